@@ -11,13 +11,10 @@ use core::slice;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::boxed::Box;
 
-use microkernels::{GemmPlan, LinkedPlan};
+use microkernels::{GemmPlan, LinkedPlan, VectorFunction};
 
 /// The version of the data of plans. Modules that `arrayjit-aot` writes check it when a program is built.
-pub const VERSION: u32 = 1;
-
-/// A function of an epilogue.
-type EpilogueFunction = unsafe extern "C" fn(*const *mut u8, *const i64, *mut u8, u64, u64);
+pub const VERSION: u32 = microkernels::PLAN_VERSION;
 
 /// A product in the data of an object. The addresses of its functions follow it.
 #[repr(C)]
@@ -67,7 +64,7 @@ unsafe fn made<'p>(product: *const ObjectProduct) -> &'p GemmPlan {
     let plan = unsafe {
         let ObjectProduct { data, bytes, functions, .. } = *product;
         let data = slice::from_raw_parts(data, bytes);
-        let functions = slice::from_raw_parts(product.add(1).cast::<EpilogueFunction>(), functions);
+        let functions = slice::from_raw_parts(product.add(1).cast::<VectorFunction>(), functions);
         let linked: Option<LinkedPlan<'_>> = postcard::from_bytes(data).ok();
         linked.and_then(|linked| linked.plan(functions))
     };

@@ -44,10 +44,10 @@ impl DotInstructions {
     #[cfg(target_arch = "x86_64")]
     pub fn is_available(self) -> bool {
         match self {
-            DotInstructions::Avx2 => Isa::Avx2.is_available(),
-            DotInstructions::AvxVnni => Isa::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
+            DotInstructions::Avx2 => Isa::Avx2.is_supported(),
+            DotInstructions::AvxVnni => Isa::Avx2.is_supported() && is_x86_feature_detected!("avxvnni"),
             DotInstructions::Avx512VlVnni | DotInstructions::Avx512Vnni => {
-                Isa::Avx512.is_available() && is_x86_feature_detected!("avx512vnni")
+                Isa::Avx512.is_supported() && is_x86_feature_detected!("avx512vnni")
             }
             DotInstructions::Amx => DotInstructions::Avx512Vnni.is_available() && crate::amx::is_permitted(),
             DotInstructions::Neon | DotInstructions::NeonDot | DotInstructions::NeonMatrix => false,
@@ -58,12 +58,12 @@ impl DotInstructions {
     #[cfg(target_arch = "aarch64")]
     pub fn is_available(self) -> bool {
         match self {
-            DotInstructions::Neon => Isa::Neon.is_available(),
+            DotInstructions::Neon => Isa::Neon.is_supported(),
             DotInstructions::NeonDot => {
-                Isa::Neon.is_available() && std::arch::is_aarch64_feature_detected!("dotprod")
+                Isa::Neon.is_supported() && std::arch::is_aarch64_feature_detected!("dotprod")
             }
             DotInstructions::NeonMatrix => {
-                Isa::Neon.is_available() && std::arch::is_aarch64_feature_detected!("i8mm")
+                Isa::Neon.is_supported() && std::arch::is_aarch64_feature_detected!("i8mm")
             }
             _ => false,
         }

@@ -18,7 +18,8 @@ use crate::epilogue::{Epilogue, OperandAccess};
 use crate::operand::OperandLayout;
 use crate::pack::{self, ColumnReader, OVERRUN, TileRows};
 use crate::simd::{MAX_ROWS, Simd, VectorCode};
-use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
+use crate::tile::{self, IndexedRows, OperandForm, Tile};
+use crate::tile_shape::TileShape;
 
 /// A planned matrix product: everything in a plan except the batch loops.
 #[derive(Debug)]
@@ -139,7 +140,8 @@ impl<V: Simd> TileOperands<'_, V> {
 
 impl Gemm {
     /// How the tiles of the last block of K access the operands.
-    pub(crate) fn operand_access<V: Simd>(
+    pub(crate) fn operand_access(
+        tiles: &TileShape,
         a: &OperandLayout,
         b: &OperandLayout,
         k: usize,
@@ -159,17 +161,16 @@ impl Gemm {
             b: b.strides().filter(|_| !blocking.packing.packs_b()).map(|(_, k)| k),
             b_is_far,
             packs_in_tiles,
-            isa: V::ISA,
-            height: V::ROWS,
-            width: (NR_VECTORS * V::LANES) as u32,
-            vector: V::LANES as u32,
+            isa: tiles.isa,
+            height: tiles.rows,
+            width: tiles.width() as u32,
+            vector: tiles.lanes as u32,
         }
     }
 
     /// Assigns the regions of scratch memory.
-    pub(crate) fn layout<V: Simd>(&self) -> ScratchLayout {
-        let size = V::SIZE as usize;
-        let width = NR_VECTORS * V::LANES;
+    pub(crate) fn layout(&self, tiles: &TileShape) -> ScratchLayout {
+        let size = tiles.bytes;
         let up = |bytes: usize| bytes.next_multiple_of(64);
         let blocking = &self.blocking;
         let (a, b) = match blocking.packing {
@@ -182,16 +183,16 @@ impl Gemm {
         };
         let accumulators = up(self.epilogue.as_ref().map_or(0, |e| e.words() * 8));
         let operand = |elements: usize| if elements == 0 { 0 } else { up((elements + OVERRUN) * size) };
-        let a_at = accumulators + up(accumulator_rows::<V>() * width * size);
+        let a_at = accumulators + up(tiles.accumulator_rows() * tiles.width() * size);
         let b_at = a_at + operand(a);
         let sums = b_at + operand(b);
-        let bytes = sums + if self.sums_in_scratch { self.m * self.sums_row::<V>() } else { 0 };
+        let bytes = sums + if self.sums_in_scratch { self.m * self.sums_row(tiles) } else { 0 };
         ScratchLayout { accumulators, a: a_at, b: b_at, sums, bytes }
     }
 
     /// Bytes of a row of the sums in scratch memory.
-    fn sums_row<V: Simd>(&self) -> usize {
-        self.n.next_multiple_of(NR_VECTORS * V::LANES) * V::SIZE as usize
+    fn sums_row(&self, tiles: &TileShape) -> usize {
+        self.n.next_multiple_of(tiles.width()) * tiles.bytes
     }
 
     /// Whether all iterations of the batch use what the first one packed of one operand.
@@ -225,16 +226,11 @@ impl Gemm {
         is_packed: bool,
     ) {
         let has_few_rows = rows.len() <= self.few_rows;
-        let width = NR_VECTORS * V::LANES;
+        let width = V::SHAPE.width();
         let call = GemmCall { gemm: self, layout, base, k, is_packed, has_few_rows, width };
         // SAFETY: the caller's promise.
         unsafe { V::enter(GemmRegion { call, rows, columns }) }
     }
-}
-
-/// Rows of the accumulators in scratch memory: those of a tile, or of a square block that is transposed.
-const fn accumulator_rows<V: Simd>() -> usize {
-    if V::ROWS > V::LANES { V::ROWS } else { V::LANES }
 }
 
 /// One call of [`Gemm::run`].
@@ -599,7 +595,7 @@ impl GemmCall<'_> {
     /// The sums in scratch memory from a row and a column on, and the bytes of a row.
     #[inline(always)]
     fn sums<V: Simd>(&self, row: usize, column: usize) -> (*mut V::Element, isize) {
-        let stride = self.gemm.sums_row::<V>();
+        let stride = self.gemm.sums_row(&V::SHAPE);
         let at = self.layout.sums + row * stride;
         (self.scratch::<V::Element>(at).wrapping_add(column), stride as isize)
     }

@@ -34,7 +34,7 @@ use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
 use crate::plan::{CheckedProblem, PlanSource};
 use crate::problem::{AxisOffsets, GemmProblem};
-use level::DotLevel;
+use level::{DotLevel, DotTiles};
 use pack::RowFormat;
 use tile::{DotTile, GROUP};
 
@@ -95,7 +95,7 @@ impl IntegerGemm {
             .or_else(|| DotInstructions::fastest(isa))
             .filter(|dot| !source.runs_here() || dot.is_available())?;
         let [m, n, k] = checked.sizes;
-        let level = DotLevel::of(dot);
+        let level = DotTiles::of(dot);
         // Flipping makes signed elements of A larger by 128, and unsigned ones smaller.
         let (flip, moved) = match a_unsigned {
             _ if !level.moves(a_unsigned, b_unsigned) => (0, 0),
@@ -133,7 +133,7 @@ impl IntegerGemm {
         let packed_b = if b_in_place.is_some() { 0 } else { padded * nc };
         let [corrections, ones] = if correction == 0 { [0; 2] } else { [nc * 4, format.strip_bytes()] };
         let row_corrections = if zeros[1] == 0 { 0 } else { mc * 4 };
-        let packed_a = format.block_bytes(mc.next_multiple_of(level.unit()));
+        let packed_a = format.block_bytes(mc.next_multiple_of(level.unit));
         let regions = [corrections, row_corrections, ones, packed_a, packed_b];
         let layout = ScratchLayout::new(words, &level, regions);
         Some(IntegerGemm { dot, checked, epilogue, correction, zeros, format, b_in_place, mc, nc, layout })
@@ -146,7 +146,7 @@ impl IntegerGemm {
 
     /// Rows and columns of the largest tile.
     pub(crate) fn tile(&self) -> [usize; 2] {
-        let level = DotLevel::of(self.dot);
+        let level = DotTiles::of(self.dot);
         [level.rows, level.width()]
     }
 
@@ -208,7 +208,7 @@ impl fmt::Display for IntegerGemm {
 }
 
 /// What the compiler of epilogues needs to know about tiles, none of which it generates.
-fn access(isa: Isa, k: usize, level: &DotLevel) -> OperandAccess {
+fn access(isa: Isa, k: usize, level: &DotTiles) -> OperandAccess {
     OperandAccess {
         isa,
         k,
@@ -237,7 +237,7 @@ fn group_stride(operand: &OperandLayout, k: usize) -> Option<isize> {
 
 impl ScratchLayout {
     /// Regions of so many bytes behind the sums, in the order of the fields.
-    fn new(words: usize, level: &DotLevel, regions: [usize; 5]) -> ScratchLayout {
+    fn new(words: usize, level: &DotTiles, regions: [usize; 5]) -> ScratchLayout {
         let sums = (words * 8).next_multiple_of(64);
         let mut bytes = sums + (level.rows * level.width() * 4).next_multiple_of(64);
         let [corrections, row_corrections, ones, a, b] = regions.map(|region| {
@@ -281,9 +281,16 @@ impl IntegerCall<'_> {
             // SAFETY: the caller's promise.
             unsafe {
                 if gemm.b_in_place.is_none() && !has_b {
-                    for panel in cut(columns.clone(), self.level.width()) {
+                    for panel in cut(columns.clone(), self.level.tiles.width()) {
                         let to = self.packed_panel(&columns, panel.start);
-                        pack::panel(&gemm.checked.b, self.base.b, panel, self.level.width(), gemm.k(), to);
+                        pack::panel(
+                            &gemm.checked.b,
+                            self.base.b,
+                            panel,
+                            self.level.tiles.width(),
+                            gemm.k(),
+                            to,
+                        );
                     }
                 }
                 for rows in cut(rows.clone(), gemm.mc) {
@@ -292,14 +299,14 @@ impl IntegerCall<'_> {
                     if gemm.zeros[1] != 0 {
                         self.correct_rows(rows.clone());
                     }
-                    for panel in cut(columns.clone(), self.level.width()) {
+                    for panel in cut(columns.clone(), self.level.tiles.width()) {
                         let panel = self.panel_at(&columns, panel);
                         if !is_corrected {
                             self.correct(&panel);
                         }
                         // Tiles start with a strip, or with a register of rows.
-                        let unit = self.level.unit();
-                        let units = RowTiles::new(0..rows.len().div_ceil(unit), self.level.rows / unit);
+                        let unit = self.level.tiles.unit;
+                        let units = RowTiles::new(0..rows.len().div_ceil(unit), self.level.tiles.rows / unit);
                         for t in 0..units.count {
                             let [start, end] = [t, t + 1].map(|t| rows.start + units.row(t) * unit);
                             self.tile(&rows, start..end.min(rows.end), &panel);
@@ -354,7 +361,13 @@ impl IntegerCall<'_> {
             }
             None => {
                 let b = self.packed_panel(block, columns.start).cast_const();
-                Panel { columns, b, b_group: (self.level.width() * GROUP) as isize, ahead: 0, corrections }
+                Panel {
+                    columns,
+                    b,
+                    b_group: (self.level.tiles.width() * GROUP) as isize,
+                    ahead: 0,
+                    corrections,
+                }
             }
         }
     }
@@ -405,7 +418,7 @@ impl IntegerCall<'_> {
                     });
                     let of_column = if *correction == 0 { 0 } else { *panel.corrections.add(c) };
                     let of_row = if zeros[1] == 0 { 0 } else { *of_rows.add(row - block.start) };
-                    *sums.add(r * self.level.width() + c) =
+                    *sums.add(r * self.level.tiles.width() + c) =
                         initial.wrapping_add(of_column).wrapping_add(of_row);
                 }
             }
@@ -416,7 +429,7 @@ impl IntegerCall<'_> {
         let gemm = self.gemm;
         let columns = panel.columns.clone();
         let sums = self.scratch::<i32>(gemm.layout.sums);
-        let sums_row = self.level.width() as isize * 4;
+        let sums_row = self.level.tiles.width() as isize * 4;
         let at = |matrix: &OutputAddress, base: *mut u8| {
             let offset = rows.start as isize * matrix.row + columns.start as isize * matrix.column;
             (base.wrapping_offset(offset).cast::<i32>(), matrix.row)

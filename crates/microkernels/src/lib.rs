@@ -35,12 +35,13 @@ mod simd; // `f32` and `f64` with the vectors of each instruction set
 #[cfg(feature = "assembler")]
 mod stored; // plans that outlive the process
 mod tile; // microkernels compiled ahead of time
+mod tile_shape; // the sizes of tiles
 
 pub use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
 pub use crate::dot::DotInstructions;
-pub use crate::linked::LinkedPlan;
 #[cfg(feature = "assembler")]
 pub use crate::linked::UnlinkedPlan;
+pub use crate::linked::{LinkedPlan, PLAN_VERSION};
 pub use crate::machine::CpuTarget;
 pub use crate::matmul::{Matmul, MatmulError, MatmulFloat, MatmulShape};
 pub use crate::plan::GemmPlan;
@@ -50,6 +51,8 @@ pub use crate::problem::{
 };
 #[cfg(feature = "assembler")]
 pub use crate::stored::StoredPlan;
+
+pub use vector_asm::VectorFunction;
 
 /// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
 macro_rules! debug_as_display {

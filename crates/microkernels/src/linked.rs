@@ -5,6 +5,8 @@
 #![allow(unsafe_code, reason = "functions that a linker found are called by plans")]
 
 use std::borrow::Cow;
+#[cfg(feature = "assembler")]
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vector_asm::VectorFunction;
@@ -14,6 +16,11 @@ use crate::epilogue::EpilogueFunctions;
 use crate::machine::CpuTarget;
 use crate::plan::{EpilogueSource, GemmPlan, PlanSource};
 use crate::problem::GemmProblem;
+
+/// The version of plans as data. A change of the form of the data raises it, and so does a change of the
+/// choices of plans: the functions of an epilogue are compiled for the blocks and the scratch memory of the
+/// process that compiles, and the program plans again.
+pub const PLAN_VERSION: u32 = 1;
 
 /// A plan as data, without the functions of its epilogue, which are linked to the program that runs it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,5 +95,17 @@ impl UnlinkedPlan {
     /// [`GemmPlan::grain`] of the plan.
     pub fn grain(&self) -> u64 {
         self.plan.grain()
+    }
+}
+
+/// Shows the choices that the program must repeat, for the functions of the epilogue fit no others.
+#[cfg(feature = "assembler")]
+impl fmt::Display for UnlinkedPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {} bytes, parts of {}", self.plan.choices(), self.scratch_bytes(), self.grain())?;
+        match self.plan.epilogue() {
+            Some(epilogue) => write!(f, "; {:?}; {:?}", epilogue.operand_access(), epilogue.order()),
+            None => Ok(()),
+        }
     }
 }

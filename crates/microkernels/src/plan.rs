@@ -22,7 +22,7 @@ use crate::simd::Neon;
 use crate::simd::Simd;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
-use crate::tile::{NR_VECTORS, TAPS};
+use crate::tile_shape::{TAPS, TileShape};
 
 /// A GEMM planned for a CPU. It is immutable, any number of threads may run it at once, and running it
 /// neither allocates nor blocks.
@@ -114,6 +114,17 @@ impl PlanSource<'_> {
             #[cfg(feature = "assembler")]
             EpilogueSource::CompiledElsewhere => false,
             _ => true,
+        }
+    }
+
+    /// Whether plans may use an instruction set. Functions that a linker found are called by the convention
+    /// of compiled programs, wherever the processor has the instructions.
+    pub(crate) fn may_use(self, isa: Isa) -> bool {
+        match self.epilogue {
+            #[cfg(feature = "assembler")]
+            EpilogueSource::CompiledElsewhere => true,
+            EpilogueSource::Linked(..) => isa.is_supported(),
+            _ => isa.is_available(),
         }
     }
 
@@ -328,29 +339,22 @@ impl GemmPlan {
         cpu: &CpuTarget,
         source: PlanSource<'_>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
-        let isa = cpu.isa_for(problem).filter(|isa| !source.runs_here() || isa.is_available())?;
-        match (isa, problem.element) {
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            (isa, LaneType::I32) => GemmPlan::of_integers(problem, isa, cpu, source),
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, LaneType::F32) => GemmPlan::with::<Avx2<f32>>(problem, cpu, source),
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, LaneType::F64) => GemmPlan::with::<Avx2<f64>>(problem, cpu, source),
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx512, LaneType::F32) => GemmPlan::with::<Avx512<f32>>(problem, cpu, source),
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx512, LaneType::F64) => GemmPlan::with::<Avx512<f64>>(problem, cpu, source),
-            #[cfg(target_arch = "aarch64")]
-            (Isa::Neon, LaneType::F32) => GemmPlan::with::<Neon<f32>>(problem, cpu, source),
-            #[cfg(target_arch = "aarch64")]
-            (Isa::Neon, LaneType::F64) => GemmPlan::with::<Neon<f64>>(problem, cpu, source),
-            _ => None,
+        let isa = cpu.isa_for(problem).filter(|&isa| source.may_use(isa))?;
+        if problem.element == LaneType::I32 {
+            return GemmPlan::of_integers(problem, isa, cpu, source);
         }
+        let run = match source.runs_here() {
+            true => run_floats(isa, problem.element)?,
+            false => run_elsewhere,
+        };
+        GemmPlan::of_floats(problem, &TileShape::of(isa, problem.element)?, run, cpu, source)
     }
 
     /// `None` if there is no plan whatever the choice.
-    fn with<V: Simd>(
+    fn of_floats(
         problem: &GemmProblem,
+        tiles: &TileShape,
+        run: RunPlan,
         cpu: &CpuTarget,
         source: PlanSource<'_>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
@@ -358,21 +362,20 @@ impl GemmPlan {
         let only_stored = output.is_some();
         let (partial_sums, output) = match output {
             Some(output) => (None, Some(output)),
-            None => partial_sum_output(problem, V::SIZE as i64).unzip(),
+            None => partial_sum_output(problem, tiles.bytes as i64).unzip(),
         };
         let is_transposed = is_better_transposed(problem, [&a, &b], [m, n, k], cpu);
-        let sums_in_scratch =
-            is_transposed || output.is_none() && is_better_cut([m, n, k], V::SIZE as usize, cpu);
+        let sums_in_scratch = is_transposed || output.is_none() && is_better_cut([m, n, k], tiles.bytes, cpu);
         let (m, n, a, b) = if is_transposed { (n, m, b, a) } else { (m, n, a, b) };
         // Strided reads of A are cheap if all of A stays in the L1 cache.
-        let near = m * k * V::SIZE as usize <= cpu.l1_bytes;
+        let near = m * k * tiles.bytes <= cpu.l1_bytes;
         let shape = GemmShape {
             m,
             n,
             k,
-            bytes: V::SIZE as usize,
-            height: V::ROWS,
-            width: NR_VECTORS * V::LANES,
+            bytes: tiles.bytes,
+            height: tiles.rows,
+            width: tiles.width(),
             a_has_strides: a.strides().is_some(),
             a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous),
             a_is_indexed: a.is_indexed(),
@@ -391,14 +394,14 @@ impl GemmPlan {
         let b_is_far = (!blocking.packing.packs_b() || few_rows > 0)
             && shape.b_bytes() > cpu.l2_bytes / 2
             && blocking.kc <= shape.near_rows(cpu);
-        let packs_in_tiles = !V::PACKING_MICROKERNELS.is_empty()
+        let packs_in_tiles = tiles.packs
             && matches!(blocking.packing, Packing::WholeA | Packing::Blocks { a: true, b: true })
             && columns_are_readable(&b);
         let epilogue = if only_stored && !is_transposed {
             None
         } else {
             let is_far = b_is_far && !blocking.packing.packs_b();
-            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking, [is_far, packs_in_tiles]);
+            let mut access = Gemm::operand_access(tiles, &a, &b, k, &blocking, [is_far, packs_in_tiles]);
             access.is_fusible &= !sums_in_scratch;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(source.epilogue(problem, &access, initial)?)
@@ -408,8 +411,8 @@ impl GemmPlan {
                 .then(|| (0..k).map(|k| a.k.at(k) as i64).collect());
         let k_runs = k_offsets.as_ref().and_then(|_| a.long_k_runs(k));
         let is_grouped = |size: usize| (size != TAPS || k_runs.is_some()) && a.outer_is_grouped(m, size);
-        let row_groups = match is_transposed && k_offsets.is_some() && n <= V::LANES {
-            true => V::ROW_GROUPS.iter().position(|groups| is_grouped(groups.size)),
+        let row_groups = match is_transposed && k_offsets.is_some() && n <= tiles.lanes {
+            true => tiles.row_groups.iter().position(|groups| is_grouped(groups.size)),
             false => None,
         };
         let gemm = Gemm {
@@ -423,10 +426,10 @@ impl GemmPlan {
             packs_in_tiles,
             blocking,
             few_rows,
-            height: match row_groups.map(|at| &V::ROW_GROUPS[at]) {
-                Some(groups) => groups.size * groups.microkernels.len(),
-                None if k_offsets.is_some() => V::INDEXED_ROWS,
-                None => V::ROWS,
+            height: match row_groups.map(|at| &tiles.row_groups[at]) {
+                Some(of) => of.size * of.groups,
+                None if k_offsets.is_some() => tiles.indexed_rows,
+                None => tiles.rows,
             },
             k_runs,
             row_groups,
@@ -437,20 +440,23 @@ impl GemmPlan {
             a,
             b,
         };
-        let layout = gemm.layout::<V>();
+        let layout = gemm.layout(tiles);
         // Parts have whole groups of rows.
-        let unit = row_groups.map_or(1, |at| V::ROW_GROUPS[at].size);
-        let [rows, columns] = [V::ROWS / unit * unit, NR_VECTORS * V::LANES];
+        let unit = row_groups.map_or(1, |at| tiles.row_groups[at].size);
+        let [rows, columns] = [tiles.rows / unit * unit, tiles.width()];
         let tile = if is_transposed { [columns, rows] } else { [rows, columns] };
         let product = PlannedProduct::Floats { gemm, shape, layout };
-        Some(Ok(GemmPlan::of_product(
-            problem,
-            source,
-            GemmPlan::run_floats::<V>,
-            product,
-            tile,
-            MIN_PART_FMAS,
-        )))
+        Some(Ok(GemmPlan::of_product(problem, source, run, product, tile, MIN_PART_FMAS)))
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn of_integers(
+        _: &GemmProblem,
+        _: Isa,
+        _: &CpuTarget,
+        _: PlanSource<'_>,
+    ) -> Option<Result<GemmPlan, ChoiceError>> {
+        None
     }
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -466,14 +472,8 @@ impl GemmPlan {
         }
         let tile = gemm.tile();
         let product = PlannedProduct::Integers(gemm);
-        Some(Ok(GemmPlan::of_product(
-            problem,
-            source,
-            GemmPlan::run_integers,
-            product,
-            tile,
-            MIN_PART_INTEGER_PRODUCTS,
-        )))
+        let run = if source.runs_here() { GemmPlan::run_integers } else { run_elsewhere };
+        Some(Ok(GemmPlan::of_product(problem, source, run, product, tile, MIN_PART_INTEGER_PRODUCTS)))
     }
 
     /// The plan with a product, whose tiles have so many rows and columns of the problem. `part`
@@ -648,6 +648,30 @@ impl GemmPlan {
             base.output = base.output.wrapping_offset(bytes(&output.batch));
         }
     }
+}
+
+/// The function that runs plans of floats with the vectors of an instruction set of this architecture.
+fn run_floats(isa: Isa, element: LaneType) -> Option<RunPlan> {
+    match (isa, element) {
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, LaneType::F32) => Some(GemmPlan::run_floats::<Avx2<f32>>),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, LaneType::F64) => Some(GemmPlan::run_floats::<Avx2<f64>>),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, LaneType::F32) => Some(GemmPlan::run_floats::<Avx512<f32>>),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, LaneType::F64) => Some(GemmPlan::run_floats::<Avx512<f64>>),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, LaneType::F32) => Some(GemmPlan::run_floats::<Neon<f32>>),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, LaneType::F64) => Some(GemmPlan::run_floats::<Neon<f64>>),
+        _ => None,
+    }
+}
+
+/// The function of plans that another process runs: nothing calls it.
+unsafe fn run_elsewhere(_: &GemmPlan, _: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {
+    unreachable!("a plan for another process");
 }
 
 /// Whether a product is faster with its operands exchanged: B is addressed by tables, so that packing it is

@@ -11,8 +11,6 @@ mod avx512; // vectors of 512 bits
 #[cfg(target_arch = "aarch64")]
 mod neon; // vectors of 128 bits
 
-use vector_asm::Isa;
-
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +20,7 @@ pub(crate) use neon::Neon;
 
 use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile};
+use crate::tile_shape::TileShape;
 
 /// The most lanes of a vector.
 pub(crate) const MAX_LANES: usize = 16;
@@ -35,16 +34,14 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     type Vector: Copy;
     /// Selects the lanes that a masked load, store or gather touches.
     type Mask: Copy;
-    /// The instruction set.
-    const ISA: Isa;
+    /// The sizes of tiles.
+    const SHAPE: TileShape;
     /// Lanes per vector.
-    const LANES: usize;
-    /// Rows of the largest tile, MR in BLIS: those for which its accumulators, the vectors of B at one
-    /// position along K and one broadcast element of A fit in the registers.
-    const ROWS: usize;
-    /// Rows of the largest tile whose rows of A are addressed by tables. The addresses of more rows would not
-    /// fit in the general registers, and the compiler would keep accumulators in memory, too.
-    const INDEXED_ROWS: usize = Self::ROWS;
+    const LANES: usize = Self::SHAPE.lanes;
+    /// Rows of the largest tile.
+    const ROWS: usize = Self::SHAPE.rows;
+    /// Rows of the largest tile whose rows of A are addressed by tables.
+    const INDEXED_ROWS: usize = Self::SHAPE.indexed_rows;
     /// The microkernels of the instruction set.
     const MICROKERNELS: Microkernels<Self>;
     /// The microkernels that pack, for the heights up to [`Simd::ROWS`] that are common; none if packing is
@@ -171,6 +168,29 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     /// The CPU has the instructions, and the promises that the code needs are kept.
     unsafe fn enter<C: VectorCode<Self>>(code: C);
 }
+
+/// Whether the microkernels of vectors have the sizes that plans count on.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const fn agrees<V: Simd>() -> bool {
+    let TileShape { bytes, lanes, packs, row_groups, .. } = V::SHAPE;
+    let (mut at, mut agrees) = (0, row_groups.len() == V::ROW_GROUPS.len());
+    while agrees && at < row_groups.len() {
+        let (found, expected) = (&V::ROW_GROUPS[at], row_groups[at]);
+        agrees = found.size == expected.size && found.microkernels.len() == expected.groups;
+        at += 1;
+    }
+    agrees
+        && bytes == size_of::<V::Element>()
+        && lanes == size_of::<V::Vector>() / bytes
+        && packs != V::PACKING_MICROKERNELS.is_empty()
+}
+
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(agrees::<Avx2<f32>>() && agrees::<Avx2<f64>>());
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(agrees::<Avx512<f32>>() && agrees::<Avx512<f64>>());
+#[cfg(target_arch = "aarch64")]
+const _: () = assert!(agrees::<Neon<f32>>() && agrees::<Neon<f64>>());
 
 /// Code for the vectors of any instruction set. It is inlined into an entry, and so are the functions that it
 /// calls, so large pieces are entered one by one.

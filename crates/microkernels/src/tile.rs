@@ -12,15 +12,13 @@
 mod indexed; // A addressed by tables
 
 pub(crate) use indexed::{
-    IndexedMicrokernel, IndexedRows, RowGroups, TAPS, grouped_microkernel, indexed_microkernel, row_groups,
+    IndexedMicrokernel, IndexedRows, RowGroups, grouped_microkernel, indexed_microkernel, row_groups,
     run_indexed,
 };
 
 use crate::pack::ColumnReader;
 use crate::simd::{MAX_ROWS, Simd, add_row, prefetch};
-
-/// Columns of the largest tile in vectors; this many vectors are NR in BLIS.
-pub(crate) const NR_VECTORS: usize = 2;
+use crate::tile_shape::NR_VECTORS;
 
 /// The operands, accumulators and result of one microkernel call. Strides are in bytes.
 #[derive(Clone, Copy)]

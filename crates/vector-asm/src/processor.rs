@@ -17,9 +17,14 @@ impl Isa {
     /// Every instruction set, narrowest first.
     pub const ALL: [Isa; 3] = [Isa::Neon, Isa::Avx2, Isa::Avx512];
 
-    /// Whether this processor has the instructions. No instruction set is available on Windows, whose calling
-    /// convention is not the one that compiled programs use.
+    /// Whether this processor has the instructions, and the system's functions the calling convention of
+    /// compiled programs, which those of Windows do not have.
     pub fn is_available(self) -> bool {
+        cfg!(not(windows)) && self.is_supported()
+    }
+
+    /// Whether this processor has the instructions. A [`VectorFunction`] can be called wherever it does.
+    pub fn is_supported(self) -> bool {
         has(self)
     }
 
@@ -44,12 +49,24 @@ impl Isa {
 }
 
 /// A compiled program. The parameters are the base addresses, the bindings, the scratch memory, and the range
+/// of [`LoopRange::Call`](crate::LoopRange::Call). On x86-64, the calling convention is that of System V.
+#[cfg(target_arch = "x86_64")]
+pub type VectorFunction = unsafe extern "sysv64" fn(
+    args: *const *mut u8,
+    bindings: *const i64,
+    scratch: *mut u8,
+    begin: u64,
+    end: u64,
+);
+
+/// A compiled program. The parameters are the base addresses, the bindings, the scratch memory, and the range
 /// of [`LoopRange::Call`](crate::LoopRange::Call).
+#[cfg(not(target_arch = "x86_64"))]
 pub type VectorFunction =
     unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
 
-/// Whether this processor has the instructions, and compiled programs its calling convention.
-#[cfg(all(target_arch = "x86_64", not(windows)))]
+/// Whether this processor has the instructions.
+#[cfg(target_arch = "x86_64")]
 fn has(isa: Isa) -> bool {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
@@ -66,8 +83,9 @@ fn has(isa: Isa) -> bool {
     }
 }
 
-/// Whether compiled programs use the calling convention; every ARM64 processor has NEON.
-#[cfg(not(all(target_arch = "x86_64", not(windows))))]
+/// Whether this processor has the instructions; every one of ARM64 has NEON. Compiled programs may use the
+/// register that Windows reserves there.
+#[cfg(not(target_arch = "x86_64"))]
 fn has(isa: Isa) -> bool {
     cfg!(all(target_arch = "aarch64", not(windows))) && isa == Isa::Neon
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{GemmCall, accumulator_rows};
+use super::GemmCall;
 use crate::blocking::{RowTiles, cut};
 use crate::simd::{MAX_LANES, Simd};
 
@@ -14,7 +14,7 @@ impl GemmCall<'_> {
             unreachable!("transposed products have an epilogue");
         };
         let accumulators = self.scratch::<V::Element>(self.layout.accumulators);
-        let tiles = RowTiles::new(rows, accumulator_rows::<V>());
+        let tiles = RowTiles::new(rows, V::SHAPE.accumulator_rows());
         for columns in cut(columns, self.width) {
             for t in 0..tiles.count {
                 let rows = tiles.rows(t);

@@ -4,9 +4,10 @@ use super::tile::{DotMicrokernels, DotTile, GROUP};
 use crate::blocking::RowTiles;
 use crate::dot::DotInstructions;
 
-/// The microkernels of a set of instructions, and what the loops around them need to know.
+/// The sizes of tiles of a set of instructions, on which plans depend. They are known on every architecture,
+/// so that a process plans for processors of other architectures too.
 #[derive(Clone, Copy)]
-pub(crate) struct DotLevel {
+pub(crate) struct DotTiles {
     /// Rows of the largest tile.
     pub(crate) rows: usize,
     /// Rows of a strip, and groups of a step.
@@ -16,9 +17,17 @@ pub(crate) struct DotLevel {
     pub(crate) vectors: usize,
     /// Columns of a vector.
     pub(crate) columns: usize,
+    /// The unit of the heights of tiles: a strip, or the rows of a register.
+    pub(crate) unit: usize,
     /// Whether one of A and B is unsigned and the other signed, or both are of one kind; `None` if A is
     /// widened to 16 bits, so that both may be of any kind.
     pub(crate) mixes_signs: Option<bool>,
+}
+
+/// The microkernels of a set of instructions.
+#[derive(Clone, Copy)]
+pub(crate) struct DotLevel {
+    pub(crate) tiles: DotTiles,
     /// Microkernels for a signed and for an unsigned B.
     pub(super) signed: DotMicrokernels,
     pub(super) unsigned: DotMicrokernels,
@@ -38,9 +47,29 @@ pub(super) struct MatrixTiles {
     pub(super) run: unsafe fn(&DotTile, bool, usize, usize),
 }
 
-impl DotLevel {
-    pub(crate) fn of(dot: DotInstructions) -> DotLevel {
-        super::levels::of(dot)
+/// Rows and columns of a register of AMX, and groups of a row.
+const MATRIX_UNIT: usize = 16;
+
+impl DotTiles {
+    const VECTORS_256: DotTiles =
+        DotTiles { rows: 6, strip: 1, groups: 1, vectors: 2, columns: 8, unit: 1, mixes_signs: Some(true) };
+    const VECTORS_512: DotTiles = DotTiles { rows: 14, columns: 16, ..DotTiles::VECTORS_256 };
+    const VECTORS_128: DotTiles = DotTiles { columns: 4, mixes_signs: Some(false), ..DotTiles::VECTORS_256 };
+
+    pub(crate) const fn of(dot: DotInstructions) -> DotTiles {
+        match dot {
+            DotInstructions::Avx2 => DotTiles { vectors: 1, mixes_signs: None, ..DotTiles::VECTORS_256 },
+            DotInstructions::AvxVnni | DotInstructions::Avx512VlVnni => DotTiles::VECTORS_256,
+            DotInstructions::Avx512Vnni => DotTiles::VECTORS_512,
+            DotInstructions::Amx => {
+                DotTiles { rows: 32, groups: MATRIX_UNIT, unit: MATRIX_UNIT, ..DotTiles::VECTORS_512 }
+            }
+            DotInstructions::Neon => DotTiles::VECTORS_128,
+            DotInstructions::NeonDot => DotTiles { rows: 12, groups: 2, ..DotTiles::VECTORS_128 },
+            DotInstructions::NeonMatrix => {
+                DotTiles { rows: 12, strip: 2, groups: 2, unit: 2, ..DotTiles::VECTORS_128 }
+            }
+        }
     }
 
     /// Bytes of an element of packed A.
@@ -62,10 +91,11 @@ impl DotLevel {
     pub(crate) fn width(&self) -> usize {
         self.vectors * self.columns
     }
+}
 
-    /// The unit of the heights of tiles.
-    pub(crate) fn unit(&self) -> usize {
-        self.matrix.map_or(self.strip, |matrix| matrix.unit)
+impl DotLevel {
+    pub(crate) fn of(dot: DotInstructions) -> DotLevel {
+        super::levels::of(dot)
     }
 
     /// Calls a function with the registers that microkernels need.
@@ -89,7 +119,7 @@ impl DotLevel {
     ///
     /// The CPU has the instructions, and the thread the registers. `height` is in `1..=rows` and `columns` in
     /// `1..=width()`. The elements that `tile` spans may be read and written. Rows of A, and of initial sums
-    /// with a stride, may be read up to a multiple of [`DotLevel::unit`], as may columns of a padded B and of
+    /// with a stride, may be read up to a multiple of [`DotTiles::unit`], as may columns of a padded B and of
     /// initial sums.
     #[inline(always)]
     pub(crate) unsafe fn run(&self, tile: &DotTile, is_unsigned: bool, height: usize, columns: usize) {
@@ -115,7 +145,7 @@ impl DotLevel {
             // SAFETY: the caller's promise.
             return unsafe { (matrix.run)(tile, is_unsigned, height, columns) };
         }
-        let most = self.signed.len() / (2 * self.vectors);
+        let most = self.signed.len() / (2 * self.tiles.vectors);
         let lower = RowTiles::new(0..height, most);
         for rows in (0..lower.count).map(|t| lower.rows(t)) {
             let row = rows.start as isize;
@@ -132,11 +162,11 @@ impl DotLevel {
 
     #[inline(always)]
     unsafe fn run_in_vectors(&self, tile: &DotTile, is_unsigned: bool, height: usize, columns: usize) {
-        let vectors = columns.div_ceil(self.columns);
-        let last = columns - (vectors - 1) * self.columns;
-        let strips = height.div_ceil(self.strip);
-        let at =
-            ((strips - 1) * self.vectors + self.vectors - vectors) * 2 + usize::from(last < self.columns);
+        let DotTiles { strip, vectors: most, columns: of_vector, .. } = self.tiles;
+        let vectors = columns.div_ceil(of_vector);
+        let last = columns - (vectors - 1) * of_vector;
+        let strips = height.div_ceil(strip);
+        let at = ((strips - 1) * most + most - vectors) * 2 + usize::from(last < of_vector);
         let table = if is_unsigned { self.unsigned } else { self.signed };
         // SAFETY: the table has a function for each number of strips, width and edge; the rest is the
         // caller's promise.

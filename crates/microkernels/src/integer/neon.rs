@@ -10,7 +10,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::level::{DotLevel, entry, microkernels};
+use super::level::{DotLevel, DotTiles, entry, microkernels};
 use super::tile::{Dot, DotMicrokernel, DotTile, microkernel};
 use crate::dot::DotInstructions;
 
@@ -41,34 +41,19 @@ const NEON_MATRIX_SIGNED: &[DotMicrokernel] = microkernels!(neon_matrix, false, 
 const NEON_MATRIX_UNSIGNED: &[DotMicrokernel] = microkernels!(neon_matrix, true, two; 1 2 3 4 5 6);
 
 const NEON: DotLevel = DotLevel {
-    rows: 6,
-    strip: 1,
-    groups: 1,
-    vectors: 2,
-    columns: 4,
-    mixes_signs: Some(false),
+    tiles: DotTiles::of(DotInstructions::Neon),
     signed: NEON_SIGNED,
     unsigned: NEON_UNSIGNED,
     matrix: None,
 };
 const NEON_DOT: DotLevel = DotLevel {
-    rows: 12,
-    strip: 1,
-    groups: 2,
-    vectors: 2,
-    columns: 4,
-    mixes_signs: Some(false),
+    tiles: DotTiles::of(DotInstructions::NeonDot),
     signed: NEON_DOT_SIGNED,
     unsigned: NEON_DOT_UNSIGNED,
     matrix: None,
 };
 const NEON_MATRIX: DotLevel = DotLevel {
-    rows: 12,
-    strip: 2,
-    groups: 2,
-    vectors: 2,
-    columns: 4,
-    mixes_signs: Some(false),
+    tiles: DotTiles::of(DotInstructions::NeonMatrix),
     signed: NEON_MATRIX_SIGNED,
     unsigned: NEON_MATRIX_UNSIGNED,
     matrix: None,

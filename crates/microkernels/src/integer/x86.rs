@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::level::{DotLevel, entry, microkernels};
+use super::level::{DotLevel, DotTiles, entry, microkernels};
 use super::tile::{Dot, DotMicrokernel, DotTile, microkernel};
 use crate::dot::DotInstructions;
 
@@ -41,42 +41,32 @@ const AVX512_VNNI_UNSIGNED: &[DotMicrokernel] =
     microkernels!(avx512_vnni, true, two; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
 
 const AVX2: DotLevel = DotLevel {
-    rows: 6,
-    strip: 1,
-    groups: 1,
-    vectors: 1,
-    columns: 8,
-    mixes_signs: None,
+    tiles: DotTiles::of(DotInstructions::Avx2),
     signed: AVX2_SIGNED,
     unsigned: AVX2_UNSIGNED,
     matrix: None,
 };
 const AVX_VNNI: DotLevel = DotLevel {
-    rows: 6,
-    strip: 1,
-    groups: 1,
-    vectors: 2,
-    columns: 8,
-    mixes_signs: Some(true),
+    tiles: DotTiles::of(DotInstructions::AvxVnni),
     signed: AVX_VNNI_SIGNED,
     unsigned: AVX_VNNI_UNSIGNED,
     matrix: None,
 };
-const AVX512_VL_VNNI: DotLevel =
-    DotLevel { signed: AVX512_VL_VNNI_SIGNED, unsigned: AVX512_VL_VNNI_UNSIGNED, ..AVX_VNNI };
+const AVX512_VL_VNNI: DotLevel = DotLevel {
+    tiles: DotTiles::of(DotInstructions::Avx512VlVnni),
+    signed: AVX512_VL_VNNI_SIGNED,
+    unsigned: AVX512_VL_VNNI_UNSIGNED,
+    matrix: None,
+};
 const AVX512_VNNI: DotLevel = DotLevel {
-    rows: 14,
-    strip: 1,
-    groups: 1,
-    vectors: 2,
-    columns: 16,
-    mixes_signs: Some(true),
+    tiles: DotTiles::of(DotInstructions::Avx512Vnni),
     signed: AVX512_VNNI_SIGNED,
     unsigned: AVX512_VNNI_UNSIGNED,
     matrix: None,
 };
 const AMX: DotLevel =
-    DotLevel { rows: 32, groups: super::amx::GROUPS, matrix: Some(&super::amx::TILES), ..AVX512_VNNI };
+    DotLevel { tiles: DotTiles::of(DotInstructions::Amx), matrix: Some(&super::amx::TILES), ..AVX512_VNNI };
+const _: () = assert!(AMX.tiles.groups == super::amx::GROUPS && AMX.tiles.unit == super::amx::TILES.unit);
 
 /// Set words, then clear words. The mask of the first `n` columns starts `n` entries before the clear words.
 static COLUMNS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -2,11 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use vector_asm::Isa;
-
 use super::{MAX_LANES, Simd, VectorCode, entries};
 use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
+use crate::tile_shape::TileShape;
 
 /// An element type in vectors of AVX2.
 #[derive(Clone, Copy)]
@@ -20,9 +19,7 @@ impl Simd for Avx2<f32> {
     type Element = f32;
     type Vector = __m256;
     type Mask = __m256i;
-    const ISA: Isa = Isa::Avx2;
-    const LANES: usize = 8;
-    const ROWS: usize = 6;
+    const SHAPE: TileShape = TileShape::AVX2_F32;
     const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6);
 
     #[inline(always)]
@@ -168,9 +165,7 @@ impl Simd for Avx2<f64> {
     type Element = f64;
     type Vector = __m256d;
     type Mask = __m256i;
-    const ISA: Isa = Isa::Avx2;
-    const LANES: usize = 4;
-    const ROWS: usize = 6;
+    const SHAPE: TileShape = TileShape::AVX2_F64;
     const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6);
 
     #[inline(always)]

@@ -5,13 +5,10 @@
 
 use std::arch::x86_64::*;
 
-use vector_asm::Isa;
-
 use super::{Avx2, MAX_LANES, Simd, VectorCode, entries};
 use crate::pack::ColumnReader;
-use crate::tile::{
-    IndexedRows, Microkernels, PackingMicrokernel, RowGroups, TAPS, Tile, microkernels, row_groups,
-};
+use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile, microkernels, row_groups};
+use crate::tile_shape::{TAPS, TileShape};
 
 /// An element type in vectors of AVX-512.
 #[derive(Clone, Copy)]
@@ -20,17 +17,14 @@ pub(crate) struct Avx512<T>(T);
 /// Defines the methods whose instructions differ in the element type only.
 macro_rules! methods {
     (
-        $element:ty, $vector:ty, $mask:ty, $lanes:literal,
+        $element:ty, $vector:ty, $mask:ty, $shape:ident,
         $zero:ident, $broadcast:ident, $load:ident, $store:ident, $load_masked:ident, $store_masked:ident,
         $fma:ident, $or:ident
     ) => {
         type Element = $element;
         type Vector = $vector;
         type Mask = $mask;
-        const ISA: Isa = Isa::Avx512;
-        const LANES: usize = $lanes;
-        const ROWS: usize = 14;
-        const INDEXED_ROWS: usize = 10;
+        const SHAPE: TileShape = TileShape::$shape;
         const MICROKERNELS: Microkernels<Self> =
     microkernels!(true; 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 3 4 5 6 7 8 9 10);
 
@@ -126,7 +120,7 @@ impl Simd for Avx512<f32> {
         f32,
         __m512,
         __mmask16,
-        16,
+        AVX512_F32,
         _mm512_setzero_ps,
         _mm512_set1_ps,
         _mm512_loadu_ps,
@@ -227,7 +221,7 @@ impl Simd for Avx512<f64> {
         f64,
         __m512d,
         __mmask8,
-        8,
+        AVX512_F64,
         _mm512_setzero_pd,
         _mm512_set1_pd,
         _mm512_loadu_pd,

@@ -6,11 +6,10 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use vector_asm::Isa;
-
 use super::{MAX_LANES, Simd, VectorCode, add_row, entries};
 use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
+use crate::tile_shape::TileShape;
 
 /// An element type in vectors of NEON.
 #[derive(Clone, Copy)]
@@ -19,15 +18,13 @@ pub(crate) struct Neon<T>(T);
 /// Defines the methods whose instructions differ in the element type only.
 macro_rules! methods {
     (
-        $element:ty, $vector:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $fma:ident,
+        $element:ty, $vector:ty, $shape:ident, $splat:ident, $load:ident, $store:ident, $fma:ident,
         $fma_lane:ident, $load_lane:literal
     ) => {
         type Element = $element;
         type Vector = $vector;
         type Mask = u8;
-        const ISA: Isa = Isa::Neon;
-        const LANES: usize = $lanes;
-        const ROWS: usize = 12;
+        const SHAPE: TileShape = TileShape::$shape;
         const KEEPS_ADDRESSES: bool = true;
 const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6 7 8 9 10 11 12);
 
@@ -112,7 +109,7 @@ const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6 7 8 9 
 }
 
 impl Simd for Neon<f32> {
-    methods!(f32, float32x4_t, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vfmaq_f32, vfmaq_laneq_f32, "s");
+    methods!(f32, float32x4_t, NEON_F32, vdupq_n_f32, vld1q_f32, vst1q_f32, vfmaq_f32, vfmaq_laneq_f32, "s");
 
     #[inline(always)]
     unsafe fn load_masked(from: *const f32, mask: u8) -> float32x4_t {
@@ -234,7 +231,7 @@ impl Simd for Neon<f32> {
 }
 
 impl Simd for Neon<f64> {
-    methods!(f64, float64x2_t, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vfmaq_f64, vfmaq_laneq_f64, "d");
+    methods!(f64, float64x2_t, NEON_F64, vdupq_n_f64, vld1q_f64, vst1q_f64, vfmaq_f64, vfmaq_laneq_f64, "d");
 
     #[inline(always)]
     unsafe fn load_masked(from: *const f64, mask: u8) -> float64x2_t {

@@ -5,6 +5,7 @@
 
 use super::{Tile, initial_accumulators, load_columns, prefetch_next, store_accumulators, table_position};
 use crate::simd::{MAX_ROWS, Simd};
+use crate::tile_shape::TAPS;
 
 pub(crate) type IndexedMicrokernel<V> = unsafe fn(&Tile<V>, &IndexedRows<V>, usize);
 
@@ -16,10 +17,6 @@ pub(crate) struct RowGroups<V: Simd + 'static> {
     /// Microkernels in ascending order of the number of groups.
     pub(crate) microkernels: &'static [IndexedMicrokernel<V>],
 }
-
-/// Rows of a group of which the second one has, at each position along K of a run, the element of the first
-/// one at the next position.
-pub(crate) const TAPS: usize = 3;
 
 /// The microkernels for groups of a size, by the number of groups and of rows.
 macro_rules! row_groups {

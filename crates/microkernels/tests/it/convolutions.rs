@@ -16,20 +16,20 @@ fn table(count: i64, of: impl Fn(i64) -> i64) -> Arc<[i64]> {
 
 /// A convolution of square images with square filters.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    images: i64,
-    channels: i64,
-    filters: i64,
-    size: i64,
-    taps: i64,
-    stride: i64,
-    dilation: i64,
-    padding: i64,
+pub(crate) struct Shape {
+    pub(crate) images: i64,
+    pub(crate) channels: i64,
+    pub(crate) filters: i64,
+    pub(crate) size: i64,
+    pub(crate) taps: i64,
+    pub(crate) stride: i64,
+    pub(crate) dilation: i64,
+    pub(crate) padding: i64,
 }
 
 /// `out[image, filter, y, x] = Σ weight[filter, channel, dy, dx] · image[image, channel, y·stride +
 /// dy·dilation - padding, …]`.
-fn convolution(element: LaneType, shape: Shape) -> Case {
+pub(crate) fn convolution(element: LaneType, shape: Shape) -> Case {
     let Shape { images, channels, filters, size: n, taps, stride, dilation, padding } = shape;
     let bytes = size(element);
     let out = (n + 2 * padding - (taps - 1) * dilation - 1) / stride + 1;
@@ -53,7 +53,7 @@ fn convolution(element: LaneType, shape: Shape) -> Case {
     case
 }
 
-const SAME: Shape =
+pub(crate) const SAME: Shape =
     Shape { images: 2, channels: 3, filters: 7, size: 9, taps: 3, stride: 1, dilation: 1, padding: 1 };
 
 #[test]

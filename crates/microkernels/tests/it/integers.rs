@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use vector_asm::LaneType::I32;
 use vector_asm::{Isa, StoredType, VectorAddress, VectorBuilder, VectorType};
 
-const SIGNS: [[StoredType; 2]; 4] = [
+pub(crate) const SIGNS: [[StoredType; 2]; 4] = [
     [StoredType::U8, StoredType::I8],
     [StoredType::I8, StoredType::U8],
     [StoredType::I8, StoredType::I8],
@@ -21,7 +21,7 @@ const SIGNS: [[StoredType; 2]; 4] = [
 ];
 
 /// A row-major product of random bytes.
-fn product([a, b]: [StoredType; 2], batch: &[u64], [m, n, k]: [u64; 3]) -> Case {
+pub(crate) fn product([a, b]: [StoredType; 2], batch: &[u64], [m, n, k]: [u64; 3]) -> Case {
     let mut case = matmul(I32, batch, [m, n, k]);
     let times: u64 = batch.iter().product();
     for (operand, memory, elements) in [(0, a, m * k), (1, b, k * n)] {

@@ -5,5 +5,7 @@ mod common;
 mod convolutions;
 mod epilogues;
 mod integers;
+#[cfg(feature = "assembler")]
+mod plan_data;
 mod products;
 mod random;
