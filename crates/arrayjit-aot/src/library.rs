@@ -173,13 +173,17 @@ impl Library {
     }
 
     /// The same library, without routines, whose large products and convolutions are as fast as in a process:
-    /// they call the feature `products` of `arrayjit-rt`, which needs `std`. Without it, and for Windows,
-    /// `x86-64-v2` and another architecture than that of this process, they are code of the object, which
-    /// packs no operands.
+    /// they call the feature `products` of `arrayjit-rt`, which needs `std`. Without it, and at `x86-64-v2`,
+    /// they are code of the object, which packs no operands.
     #[must_use]
     pub fn with_products(self) -> Library {
         let targets = self.targets.into_iter().map(ObjectTarget::with_products).collect();
         Library { targets, constants: Constants::default(), routines: Vec::new(), ..self }
+    }
+
+    /// The name of the library, of its files and in its symbols.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether the code calls products of `arrayjit-rt`.

@@ -1,7 +1,7 @@
 //! Programs and targets for which there is no library are errors that name the user's object.
 
-use arrayjit::HostArray;
-use arrayjit_aot::{AotError, Library, ObjectLevel};
+use arrayjit::{Backend, HostArray, Nodes};
+use arrayjit_aot::{AotError, CompiledProgram, Library, ObjectLevel};
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
@@ -48,7 +48,27 @@ fn programs_that_need_the_runtime_are_rejected() {
     assert!(error.contains("routine `f`") && error.contains('z'), "{error}");
     let error = rejected(library.add_text("f", "input x f64[3]; y[i] := sin(x[i]); keep y", &[]).map(|_| ()));
     assert!(error.contains("routine `f`") && error.contains("sine"), "{error}");
+    let merge = "input g f32[3]; g[i] += g.merge[i]; keep g";
+    let error = rejected(library.add_text("f", merge, &[]).map(|_| ()));
+    assert!(error.contains("routine `f`") && error.contains("merge"), "{error}");
+    let elsewhere = |_: &Backend| {
+        let backend = Backend::open("inline").expect("a backend");
+        let text = "input x f32[3]; y[i] := x[i]; keep y";
+        backend.compile(text, &Nodes::default()).map(CompiledProgram::from)
+    };
+    let error = rejected(library.add("f", elsewhere).map(|_| ()));
+    assert!(error.contains("routine `f`") && error.contains("another code generator"), "{error}");
     assert!(library.routines().is_empty());
+}
+
+#[cfg(not(feature = "cross"))]
+#[test]
+fn targets_of_the_other_architecture_need_a_feature() {
+    let other = if cfg!(target_arch = "x86_64") { "aarch64" } else { "x86_64" };
+    let mut library = Library::new("a", &format!("{other}-unknown-linux-gnu")).expect("a target");
+    let text = "input x f32[3]; y[i] := x[i]; keep y";
+    let error = rejected(library.add_text("f", text, &[]).map(|_| ()));
+    assert!(error.contains(other) && error.contains("`cross`"), "{error}");
 }
 
 #[test]

@@ -14,6 +14,17 @@ fn library(triple: &str, place: ConstantPlace) -> Library {
     library
 }
 
+/// A system of each format, and those of the other architecture if there is code for it.
+const SYSTEMS: &[&str] = &[
+    "x86_64-unknown-linux-gnu",
+    "x86_64-apple-darwin",
+    "x86_64-pc-windows-msvc",
+    #[cfg(feature = "cross")]
+    "aarch64-unknown-linux-gnu",
+    #[cfg(feature = "cross")]
+    "aarch64-apple-darwin",
+];
+
 #[test]
 fn the_module_and_the_header_have_a_function_per_routine() {
     let linux = library("x86_64-unknown-linux-gnu", ConstantPlace::Object);
@@ -29,6 +40,7 @@ fn the_module_and_the_header_have_a_function_per_routine() {
 fn object_files_have_the_format_of_the_system() {
     let systems = [
         ("x86_64-unknown-linux-gnu", BinaryFormat::Elf),
+        ("x86_64-unknown-none", BinaryFormat::Elf),
         ("x86_64-apple-darwin", BinaryFormat::MachO),
         ("x86_64-pc-windows-msvc", BinaryFormat::Coff),
     ];
@@ -57,12 +69,7 @@ fn object_files_have_the_format_of_the_system() {
 #[test]
 fn modules_and_objects_with_products_name_what_they_need() {
     let text = "input a f32[37, 53], b f32[53, 29]; c[i,j] :+= a[i,k] * b[k,j]; keep c";
-    let systems = [
-        ("x86_64-unknown-linux-gnu", true),
-        ("x86_64-apple-darwin", true),
-        ("x86_64-pc-windows-msvc", false),
-    ];
-    for (triple, has_products) in systems {
+    for triple in SYSTEMS {
         let library = |library: Library| {
             let mut library = library;
             library.add_text("f", text, &[]).expect("a valid text");
@@ -71,17 +78,16 @@ fn modules_and_objects_with_products_name_what_they_need() {
         let without = library(Library::new("p", triple).expect("a target"));
         assert!(!without.rust_module().contains("products"), "{triple}");
         let with = library(Library::new("p", triple).expect("a target").with_products());
-        let is_here = has_products && cfg!(target_arch = "x86_64");
-        assert_eq!(with.rust_module().contains("arrayjit_rt::products::VERSION"), is_here, "{triple}");
-        assert_eq!(with.c_header().contains("feature `products`"), is_here, "{triple}");
+        assert!(with.rust_module().contains("arrayjit_rt::products::VERSION"), "{triple}");
+        assert!(with.c_header().contains("feature `products`"), "{triple}");
         let bytes = with.object().expect("a small object");
         let file = object::File::parse(&*bytes).expect("an object file");
         let needed = file.symbols().filter(|symbol| symbol.is_undefined()).map(|symbol| symbol.name());
         let calls = needed.flatten().any(|name| name.trim_start_matches('_') == PRODUCT);
-        assert_eq!(calls, is_here, "{triple}");
+        assert!(calls, "{triple}");
         // The addresses of functions are in data, which is writable; code has none.
         let data = file.sections().find(|section| section.kind() == object::SectionKind::Data);
         let addresses = data.map_or(0, |data| data.relocations().count());
-        assert_eq!(addresses > 1, is_here, "{triple}");
+        assert!(addresses > 0, "{triple}");
     }
 }

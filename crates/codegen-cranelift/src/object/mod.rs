@@ -106,7 +106,7 @@ pub struct ObjectProduct {
 }
 
 /// The version of the data of plans: `arrayjit_rt::products::VERSION` of the programs that code is for.
-pub const PRODUCT_VERSION: u32 = 1;
+pub const PRODUCT_VERSION: u32 = microkernels::PLAN_VERSION;
 
 /// The function of `arrayjit-rt` that runs a plan, with [`PRODUCT_VERSION`] at the end of its name.
 ///

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use codegen_core::{Caps, CodegenError, DTypeSet};
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::Configurable;
 use microkernels::{CpuTarget, DotInstructions};
 use target_lexicon::{Architecture, BinaryFormat, OperatingSystem, Triple};
@@ -74,7 +74,7 @@ pub enum TargetError {
 /// A format of object files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectFormat {
-    /// Linux and others.
+    /// Linux and others, and programs without a system.
     Elf,
     /// macOS and iOS.
     MachO,
@@ -129,7 +129,10 @@ impl FromStr for ObjectLevel {
 fn parse(text: &str) -> Result<Triple, TargetError> {
     let triple = text.to_owned();
     let malformed = |why: target_lexicon::ParseError| TargetError::Triple { triple, why: why.to_string() };
-    let parsed: Triple = text.parse().map_err(malformed)?;
+    let mut parsed: Triple = text.parse().map_err(malformed)?;
+    if parsed.operating_system == OperatingSystem::None_ && parsed.binary_format == BinaryFormat::Unknown {
+        parsed.binary_format = BinaryFormat::Elf; // `aarch64-unknown-none`
+    }
     let has_format =
         matches!(parsed.binary_format, BinaryFormat::Elf | BinaryFormat::Macho | BinaryFormat::Coff);
     let is_supported = match parsed.architecture {
@@ -159,8 +162,7 @@ impl ObjectTarget {
     }
 
     /// The same target, whose large products and convolutions call the function [`PRODUCT`](super::PRODUCT) of
-    /// `arrayjit-rt`, where there is one: not on Windows, whose calling convention is another one, nor below
-    /// `x86-64-v3`, nor in code for another architecture than the one that compiles.
+    /// `arrayjit-rt`, where there is one: not below `x86-64-v3`.
     #[must_use]
     pub fn with_products(self) -> ObjectTarget {
         ObjectTarget { has_products: true, ..self }
@@ -203,9 +205,7 @@ impl ObjectTarget {
 
     /// The processor that products are planned for, if code calls them.
     pub(super) fn products(&self) -> Option<CpuTarget> {
-        let is_here = self.triple.architecture == Triple::host().architecture;
-        let is_called = is_here && self.triple.operating_system != OperatingSystem::Windows;
-        let isa = self.vector_width().isa().filter(|_| self.has_products && is_called)?;
+        let isa = self.vector_width().isa().filter(|_| self.has_products)?;
         let dot = if isa == Isa::Neon { DotInstructions::Neon } else { DotInstructions::Avx2 };
         Some(CpuTarget {
             masked_isa: None,
@@ -239,8 +239,15 @@ impl ObjectTarget {
         options: &CraneliftOptions,
         allocator: &str,
     ) -> Result<OwnedTargetIsa, CodegenError> {
-        let mut builder = isa::lookup(self.triple.clone())
-            .map_err(|error| no_target(format!("`{}`: {error}", self.triple)))?;
+        let mut builder = isa::lookup(self.triple.clone()).map_err(|error| {
+            let why = match error {
+                LookupError::SupportDisabled => {
+                    "its architecture is left out; the feature `cross` of `arrayjit-aot` has it".to_owned()
+                }
+                LookupError::Unsupported => error.to_string(),
+            };
+            no_target(format!("`{}`: {why}", self.triple))
+        })?;
         if self.level != ObjectLevel::Arm64 {
             builder.enable(&self.level.to_string()).map_err(|error| no_target(error.to_string()))?;
         }
