@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use arrayjit::{
-    Backend, BackendParts, Context, HostArray, MemoryMode, MergeBufferUse, TensorNode,
+    Backend, BackendParts, Context, HostArray, MemoryMode, MergeBufferUse, Settings, TensorNode,
     capsule::CapsuleCompilation,
 };
 use codegen_core::Interpreted;
+use codegen_cranelift::object::ObjectTarget;
 use filetests::RunCase;
 use lowered_ir::{
     interp::Memory,
     ir::{LoweredRoutine, NodeDecl, NodeRef},
     verify::Verified,
 };
+use object_loader::{TRIPLE, levels, loaded_codegen};
 use tnode::{Reason, commit_modes};
 
 /// The bytes of each node after a run, in the routine's order; `None` for a node without memory that outlives
@@ -22,7 +24,9 @@ use tnode::{Reason, commit_modes};
 pub(crate) type Results = Vec<Option<Vec<u8>>>;
 
 /// Opens a backend with the settings of a file. If the file has a target, the backend `interpreter`
-/// interprets the kernels for that target.
+/// interprets the kernels for that target. The backend `object` runs the kernels as object files have them,
+/// at the best level of this processor with products; `object:x86-64-v2` does so at another level, and
+/// `object:x86-64-v2:tiles` without products.
 ///
 /// # Errors
 ///
@@ -31,6 +35,9 @@ pub(crate) fn open(name: &str, compilation: &CapsuleCompilation) -> Result<Backe
     let loaded = compilation.settings()?;
     for unknown in loaded.unknown {
         eprintln!("lir-replay: unknown {unknown}");
+    }
+    if let Some(options) = name.strip_prefix("object") {
+        return open_objects(name, options, &loaded.settings);
     }
     let backend = Backend::open_with(name, &loaded.settings)?;
     match compilation.caps().filter(|_| name == "interpreter") {
@@ -41,6 +48,26 @@ pub(crate) fn open(name: &str, compilation: &CapsuleCompilation) -> Result<Backe
         }
         None => Ok(backend),
     }
+}
+
+/// Opens the backend of kernels of object files, by `:LEVEL` and `:tiles`, or neither.
+fn open_objects(name: &str, options: &str, settings: &Settings) -> Result<Backend> {
+    let available = levels();
+    let mut parts = options.split(':').skip(1);
+    let level = match parts.next() {
+        None => available.last().copied().context("this processor has no level of object files")?,
+        Some(level) => level.parse()?,
+    };
+    ensure!(available.contains(&level), "this processor does not have the level `{level}`");
+    let target = ObjectTarget::new(TRIPLE, level)?;
+    let target = match parts.next() {
+        None => target.with_products(),
+        Some("tiles") => target,
+        Some(other) => bail!("`{other}` follows a level, expected `tiles` or nothing"),
+    };
+    let device = Backend::open_with("inline", settings)?.device().clone();
+    let parts = BackendParts::new(Arc::new(loaded_codegen(target)?), device);
+    Ok(Backend::from_parts(name, parts, settings)?)
 }
 
 /// Runs a case on the backend's first device.

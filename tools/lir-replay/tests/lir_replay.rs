@@ -87,6 +87,8 @@ fn a_replay_says_whether_a_backend_computes_what_the_file_expects() {
     let path = program(folder.path());
     let text = run("replay", &path, "--backend", "interpreter").unwrap();
     assert!(text.contains("interpreter computes what the file expects"), "{text}");
+    let error = run("replay", &path, "--backend", "object:x86-64-v9").unwrap_err();
+    assert!(error.contains("`x86-64-v9` is no level"), "{error}");
     let error = run("replay", &path, "--backend", "wrong-sine").unwrap_err();
     assert!(error.starts_with("1 of 1 runs on wrong-sine are not what the file expects"), "{error}");
     assert!(error.contains("node %1 \"y\" is"), "{error}");
@@ -129,6 +131,12 @@ fn a_replay_compiles_as_the_capsule_says() {
     for name in ["inline", "multicore", "interpreter"] {
         let text = run("replay", &capsule, "--backend", name).unwrap();
         assert!(text.contains(", as the capsule expects"), "{text}");
+    }
+    let levels = object_loader::levels();
+    let at_least = levels.iter().map(|level| format!("object:{level}:tiles"));
+    for name in at_least.chain(["object".to_owned()]) {
+        let text = run("replay", &capsule, "--backend", &name).unwrap();
+        assert!(text.contains(", as the capsule expects"), "{name}: {text}");
     }
     let text = fs::read_to_string(&capsule).unwrap();
     fs::write(&capsule, text.replace("numerics=real", "numerics=fast")).unwrap();

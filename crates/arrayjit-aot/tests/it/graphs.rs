@@ -3,10 +3,9 @@
 use arrayjit::{Backend, HostArray, TensorNode};
 use arrayjit_aot::{CompiledProgram, Library};
 use arrayjit_tensor::{DType, Graph, Init, ModelState, Params, Tensor, TensorError};
+use object_loader::{LoadedObject, levels};
 use std::sync::Arc;
 
-use crate::kernels::levels;
-use crate::loader::LoadedObject;
 use crate::programs::{run_on, symbol};
 
 /// Two layers with a residual connection, and a constant for each column.

@@ -1,6 +1,7 @@
 //! Code of object files computes the bits of code that is compiled in the process.
 #![allow(clippy::print_stdout, reason = "reports are printed")]
 
+mod abi;
 mod bad_input;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod c_program;
@@ -9,7 +10,6 @@ mod example;
 mod files;
 mod graphs;
 mod kernels;
-mod loader;
 mod onnx;
 #[allow(dead_code, reason = "tests of another crate need more")]
 #[path = "../../../arrayjit-onnx/tests/it/build.rs"]

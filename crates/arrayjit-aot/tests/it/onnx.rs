@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use arrayjit::{Backend, HostArray};
 use arrayjit_aot::{AotError, Library, LibraryRoutine};
 use arrayjit_onnx::{DimensionSize, Model};
+use object_loader::{LoadedObject, levels};
 
-use crate::kernels::levels;
-use crate::loader::LoadedObject;
 use crate::onnx_builder::{GraphProto, constant, floats, graph, int, ints, load, longs, node, value};
 use crate::programs::{TRIPLE, run_on, symbol};
 
@@ -57,7 +56,7 @@ pub(crate) fn classifier_graph(outputs: &[&str]) -> GraphProto {
 }
 
 /// A head of attention over a sequence of any length, with a residual connection.
-fn attention() -> Model {
+pub(crate) fn attention() -> Model {
     let nodes = vec![
         node("q = MatMul x wq"),
         node("k = MatMul x wk"),
@@ -76,7 +75,7 @@ fn attention() -> Model {
     inputs(constant(all, "scale", &floats(&[0.25], &[])), &["length", "32"])
 }
 
-fn sizes(sizes: &[(&str, DimensionSize)]) -> BTreeMap<String, DimensionSize> {
+pub(crate) fn sizes(sizes: &[(&str, DimensionSize)]) -> BTreeMap<String, DimensionSize> {
     sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect()
 }
 
@@ -85,23 +84,34 @@ fn widened(array: &HostArray, dims: &[usize]) -> HostArray {
     array.resized(dims.iter().copied().collect::<arrayjit::Dims>()).expect("a small array")
 }
 
-/// Compares a routine with a session, on inputs of these dimensions.
-fn check(library: &Library, routine: &LibraryRoutine, model: &Model, dims: &[usize], sizes: &[i64]) {
+/// The arrays that a routine gets for an input of these dimensions, and the outputs of a session for it, as
+/// the routine's outputs have them.
+pub(crate) fn run_in_session(
+    routine: &LibraryRoutine,
+    model: &Model,
+    dims: &[usize],
+) -> (Vec<HostArray>, Vec<HostArray>) {
     let session = model.session(&Backend::open("inline").expect("a backend")).expect("a session");
     let x = numbers(dims);
-    let expected = session.run(&[("x", &x)]).expect("a run");
-    let object = LoadedObject::new(&library.object().expect("a small object"));
-    let mut given = vec![widened(&x, &routine.arrays()[0].dims)];
+    let outputs = session.run(&[("x", &x)]).expect("a run");
+    let [input, rest @ ..] = routine.arrays() else { panic!("an input") };
+    let mut given = vec![widened(&x, &input.dims)];
     given.extend(
-        routine.arrays()[1..]
-            .iter()
+        rest.iter()
             .map(|array| HostArray::zeros(array.dtype, array.dims.iter().copied()).expect("a small array")),
     );
+    let expected = rest.iter().zip(&outputs).map(|(array, output)| widened(output, &array.dims)).collect();
+    (given, expected)
+}
+
+/// Compares a routine with a session, on inputs of these dimensions.
+fn check(library: &Library, routine: &LibraryRoutine, model: &Model, dims: &[usize], sizes: &[i64]) {
+    let (given, expected) = run_in_session(routine, model, dims);
+    let object = LoadedObject::new(&library.object().expect("a small object"));
     for level in levels() {
         let found = run_on(&object, &symbol("net", routine.name(), level), routine, &given, sizes)
             .unwrap_or_else(|status| panic!("{} at {level}: status {status}", routine.name()));
         for ((array, expected), found) in routine.arrays()[1..].iter().zip(&expected).zip(&found[1..]) {
-            let expected = widened(expected, &array.dims);
             assert!(expected.bytes() == found, "{} at {level}: `{}` differs", routine.name(), array.name);
         }
     }

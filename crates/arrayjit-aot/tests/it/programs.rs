@@ -3,14 +3,12 @@
 
 use arrayjit::{Backend, Compiled, DType, HostArray, Nodes, Routine, TensorNode};
 use arrayjit_aot::{ConstantPlace, Library, LibraryRoutine, ObjectLevel};
+use object_loader::{LoadedObject, levels};
 
-use crate::kernels::levels;
-use crate::loader::LoadedObject;
-
-pub(crate) const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+pub(crate) use object_loader::TRIPLE;
 
 /// The programs, each with the values of its parameters among the symbols.
-const PROGRAMS: &[(&str, &str, &[i64])] = &[
+pub(crate) const PROGRAMS: &[(&str, &str, &[i64])] = &[
     ("elementwise", "input x f32[7, 9]; y[i,j] := tanh(x[i,j]) * 2 + exp(x[i,j]); keep y", &[]),
     ("sums", "input x f32[33, 70]; s[i] :+= x[i,j] * x[i,j]; m :max= s[i]; keep s, m", &[]),
     ("product", "input a f32[37, 53], b f32[53, 29]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
@@ -53,7 +51,7 @@ const PROGRAMS: &[(&str, &str, &[i64])] = &[
 ];
 
 /// The nodes of a compiled text that a run of it reads or writes, by the arrays of a routine.
-fn values(routine: &LibraryRoutine) -> Vec<HostArray> {
+pub(crate) fn values(routine: &LibraryRoutine) -> Vec<HostArray> {
     let array = |(at, array): (usize, &arrayjit_aot::ArrayParameter)| {
         let mut values =
             HostArray::zeros(array.dtype, array.dims.iter().copied().collect::<arrayjit::Dims>())

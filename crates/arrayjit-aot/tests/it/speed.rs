@@ -8,12 +8,26 @@ use std::time::Instant;
 
 use arrayjit::{Backend, Nodes};
 use arrayjit_aot::Library;
+use object_loader::{LoadedObject, levels};
 
-use crate::kernels::levels;
-use crate::loader::LoadedObject;
 use crate::programs::{CalledEntry, TRIPLE, linked_values, symbol};
 
 const CASES: &[(&str, &str)] = &[
+    ("tanh and exp of 512x512", "input x f32[512, 512]; y[i,j] := tanh(x[i,j]) * 2 + exp(x[i,j]); keep y"),
+    (
+        "softmax of 512 rows of 1024",
+        "input x f32[512, 1024]
+         m[i] :max= x[i,j]
+         e[i,j] := exp(x[i,j] - m[i])
+         s[i] :+= e[i,j]
+         y[i,j] := e[i,j] / s[i]
+         keep y",
+    ),
+    ("sums of squares of 1024x1024", "input x f32[1024, 1024]; s[i] :+= x[i,j] * x[i,j]; keep s"),
+    (
+        "depthwise convolution 3x3, 64 of 56x56",
+        "input x f32[64, 58, 58], w f32[64, 3, 3]; y[c,i,j] :+= x[c,i+p,j+q] * w[c,p,q]; keep y",
+    ),
     (
         "product 64, 256 times",
         "input a f32[256, 64, 64], b f32[256, 64, 64]; c[n,i,j] :+= a[n,i,k] * b[n,k,j]; keep c",

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrayjit_aot::{Library, LibraryRoutine};
 use arrayjit_rt::{Arena, CallError, RunMemory, RunOnThreads, ThreadedArena, on_threads};
+use object_loader::{LoadedObject, levels};
 
-use crate::kernels::levels;
-use crate::loader::LoadedObject;
 use crate::programs::{CalledEntry, TRIPLE, reference_of_text, symbol};
 
 /// Programs with work for several threads, and the values of their parameters.
@@ -138,4 +137,47 @@ fn small_kernels_are_not_divided() {
     assert_eq!(routine.thread_bytes(), 0);
     let object = LoadedObject::new(&library.object().expect("a small object"));
     assert_eq!(check(&object, &symbol("all", "f", levels()[0]), routine, text, &[]), 0);
+}
+
+/// `cargo test --release -p arrayjit-aot --test it -- --ignored --nocapture times_of_threads`
+#[test]
+#[ignore = "it measures"]
+fn times_of_threads() {
+    let text = "input x f32[256, 1024], u f32[1024, 1024], v f32[1024, 1024]
+                g[b,i] :+= x[b,k] * u[k,i]
+                r[b,i] := max(g[b,i], 0)
+                h[b,i] :+= r[b,k] * v[k,i]
+                y[b,i] := tanh(h[b,i])
+                keep y";
+    let level = *levels().last().expect("a level");
+    let mut library = Library::with_levels("all", TRIPLE, &[level]).expect("a target").with_products();
+    library.add_text("f", text, &[]).expect("a valid text");
+    let routine = &library.routines()[0];
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    let name = symbol("all", "f", level);
+    let mut times = [const { Vec::new() }; 2];
+    on_threads(2, |pool| {
+        let mut called = CalledEntry::new(&object, &name, routine);
+        let (mut arena, mut scratch) = (boxed(), boxes(1));
+        for round in 0..60 {
+            let start = std::time::Instant::now();
+            let done = match round % 2 {
+                0 => run::<0>(&mut called, object.entry(&name), &[], &mut *arena),
+                _ => {
+                    let memory = &mut ThreadedArena { arena: &mut *arena, scratch: &mut scratch, run: pool };
+                    run(&mut called, object.entry(&name), &[], memory)
+                }
+            };
+            done.expect("no parameters");
+            times[round % 2].push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    });
+    let [one, two] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 4]
+    });
+    println!(
+        "two dense layers of 1024 at {level}: {one:.2} ms, on two threads {two:.2} ms ({:.2})",
+        one / two
+    );
 }

@@ -1,11 +1,13 @@
-//! A linker for tests: it resolves the relocations of x86-64 code and loads the code into this process.
-#![allow(unsafe_code, reason = "code of objects is called here")]
+//! A linker for this process: it resolves the relocations of code and loads the code.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use arrayjit_rt as _;
-use codegen_cranelift::object::{ObjectFunction, ObjectProduct, RelocationTarget as ObjectTarget};
-use object::{Object, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget};
+use codegen_cranelift::object::{
+    ObjectFunction, ObjectProduct, RelocationKind as Form, RelocationTarget as ObjectTarget,
+};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, elf};
 use region::{Allocation, Protection};
 
 /// Declares functions of `arrayjit-rt` and lists them with their addresses.
@@ -14,6 +16,9 @@ macro_rules! runtime {
         unsafe extern "C" {
             $(fn $name();)*
         }
+
+        /// The functions of `arrayjit-rt` that code may call.
+        pub const RUNTIME: &[&str] = &[$(stringify!($name)),*];
 
         /// The address of a function of the runtime.
         fn address(name: &str) -> u64 {
@@ -33,8 +38,8 @@ runtime! {
 }
 
 /// Code and data in one piece, whose parts refer to each other.
-#[derive(Default)]
-pub(crate) struct Image {
+#[derive(Debug, Default)]
+pub struct Image {
     bytes: Vec<u8>,
     stubs: BTreeMap<String, usize>,
     /// Places of addresses, with what is there.
@@ -42,7 +47,13 @@ pub(crate) struct Image {
 }
 
 /// An image that can be called, and whose data can be written.
-pub(crate) struct LoadedImage(Allocation);
+pub struct LoadedImage(Allocation);
+
+impl fmt::Debug for LoadedImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of code and data", self.0.len())
+    }
+}
 
 // SAFETY: threads change nothing in the image but the plans of products, which are atomic.
 unsafe impl Send for LoadedImage {}
@@ -50,35 +61,53 @@ unsafe impl Send for LoadedImage {}
 unsafe impl Sync for LoadedImage {}
 
 impl LoadedImage {
-    pub(crate) fn address(&self, offset: usize) -> *const u8 {
+    /// The address of the part at an offset.
+    pub fn address(&self, offset: usize) -> *const u8 {
         self.0.as_ptr::<u8>().wrapping_add(offset)
     }
 }
 
 impl Image {
     /// Adds a part and returns its offset, a multiple of 64.
-    pub(crate) fn add(&mut self, part: &[u8]) -> usize {
+    fn add(&mut self, part: &[u8]) -> usize {
         let offset = self.bytes.len().next_multiple_of(64);
         self.bytes.resize(offset, 0);
         self.bytes.extend_from_slice(part);
         offset
     }
 
-    /// Writes the distance from `place` to `target` into the 32 bits at `place`.
-    pub(crate) fn relate(&mut self, place: usize, target: usize, addend: i64) {
-        let distance = target as i64 + addend - place as i64;
-        let distance = i32::try_from(distance).expect("a small image");
-        self.bytes[place..place + 4].copy_from_slice(&distance.to_le_bytes());
+    /// Writes how `target` lies to `place` into the 32 bits at `place`. The image is at the start of a page.
+    fn relate(&mut self, place: usize, target: usize, addend: i64, form: Form) {
+        let distance = |unit: i64| (target as i64 + addend) / unit - place as i64 / unit;
+        let word: &mut [u8; 4] = self.bytes[place..].first_chunk_mut().expect("the code");
+        let put = |word: u32, from: u32, bits: u32, value: i64| {
+            let mask = (u32::MAX >> (32 - bits)) << from;
+            (word & !mask) | ((value as u32) << from & mask)
+        };
+        let before = u32::from_le_bytes(*word);
+        let after = match form {
+            Form::X86Call | Form::X86Distance => {
+                i32::try_from(distance(1)).expect("a small image").cast_unsigned()
+            }
+            Form::Arm64Call => put(before, 0, 26, distance(4)),
+            Form::Arm64Page => put(put(before, 5, 19, distance(4096) >> 2), 29, 2, distance(4096)),
+            Form::Arm64PageOffset => put(before, 10, 12, target as i64 + addend),
+        };
+        *word = after.to_le_bytes();
     }
 
     /// The offset of code that jumps to a function of the runtime.
-    pub(crate) fn runtime(&mut self, name: &str) -> usize {
+    fn runtime(&mut self, name: &str) -> usize {
         if let Some(&stub) = self.stubs.get(name) {
             return stub;
         }
-        let mut code = vec![0x48, 0xb8]; // mov rax, address
-        code.extend_from_slice(&address(name).to_le_bytes());
-        code.extend_from_slice(&[0xff, 0xe0]); // jmp rax
+        let address = address(name).to_le_bytes();
+        let code = match cfg!(target_arch = "x86_64") {
+            // mov rax, address; jmp rax
+            true => [&[0x48, 0xb8], &address[..], &[0xff, 0xe0]].concat(),
+            // ldr x16, address; br x16
+            false => [&[0x50, 0, 0, 0x58, 0, 2, 0x1f, 0xd6], &address[..]].concat(),
+        };
         let stub = self.add(&code);
         self.stubs.insert(name.to_owned(), stub);
         stub
@@ -90,7 +119,7 @@ impl Image {
     }
 
     /// Adds a function that is no entry, and returns its offset.
-    pub(crate) fn function(&mut self, function: &ObjectFunction) -> usize {
+    pub fn function(&mut self, function: &ObjectFunction) -> usize {
         let parts: Vec<usize> = function.parts.iter().map(|part| self.function(part)).collect();
         let products: Vec<usize> = function.products.iter().map(|product| self.product(product)).collect();
         let start = self.add(&function.code);
@@ -101,7 +130,7 @@ impl Image {
                 ObjectTarget::Product(at) => products[at],
                 ObjectTarget::Kernel(_) | ObjectTarget::Data => panic!("a reference of an entry"),
             };
-            self.relate(start + relocation.offset as usize, target, relocation.addend);
+            self.relate(start + relocation.offset as usize, target, relocation.addend, relocation.kind);
         }
         start
     }
@@ -117,7 +146,8 @@ impl Image {
         start
     }
 
-    pub(crate) fn load(&self) -> LoadedImage {
+    /// Copies the image into memory that can be executed.
+    pub fn load(&self) -> LoadedImage {
         let size = self.bytes.len().max(1);
         let mut memory = region::alloc(size, Protection::READ_WRITE_EXECUTE).expect("memory for code");
         let base = memory.as_mut_ptr::<u8>();
@@ -128,19 +158,36 @@ impl Image {
         }
         // SAFETY: the memory has as many bytes, and nothing else refers to it.
         unsafe { base.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        // SAFETY: the range is that of the memory.
+        #[cfg(target_arch = "aarch64")]
+        assert!(unsafe { clear_cache::clear_cache(base, base.add(bytes.len())) });
         LoadedImage(memory)
     }
 }
 
+/// The form of a reference in an ELF file; `None` if it is an address.
+fn form(flags: RelocationFlags) -> Option<Form> {
+    let RelocationFlags::Elf { r_type } = flags else { panic!("an ELF file") };
+    match (cfg!(target_arch = "x86_64"), r_type) {
+        (true, elf::R_X86_64_PLT32 | elf::R_X86_64_PC32) => Some(Form::X86Distance),
+        (false, elf::R_AARCH64_CALL26) => Some(Form::Arm64Call),
+        (false, elf::R_AARCH64_ADR_PREL_PG_HI21) => Some(Form::Arm64Page),
+        (false, elf::R_AARCH64_ADD_ABS_LO12_NC) => Some(Form::Arm64PageOffset),
+        (true, elf::R_X86_64_64) | (false, elf::R_AARCH64_ABS64) => None,
+        (_, other) => panic!("a relocation of type {other}"),
+    }
+}
+
 /// The entries of an object file by name.
-pub(crate) struct LoadedObject {
+#[derive(Debug)]
+pub struct LoadedObject {
     code: LoadedImage,
     entries: BTreeMap<String, usize>,
 }
 
 impl LoadedObject {
-    /// Links and loads an ELF file for x86-64.
-    pub(crate) fn new(file: &[u8]) -> LoadedObject {
+    /// Links and loads an ELF file.
+    pub fn new(file: &[u8]) -> LoadedObject {
         let file = object::File::parse(file).expect("an object file");
         let mut image = Image::default();
         let mut offsets = HashMap::new();
@@ -161,9 +208,9 @@ impl LoadedObject {
                     None => image.runtime(symbol.name().expect("a name")),
                 };
                 let place = start + offset as usize;
-                match relocation.kind() {
-                    RelocationKind::Absolute => image.refer(place, target),
-                    _ => image.relate(place, target, relocation.addend()),
+                match form(relocation.flags()) {
+                    None => image.refer(place, target),
+                    Some(form) => image.relate(place, target, relocation.addend(), form),
                 }
             }
         }
@@ -176,7 +223,7 @@ impl LoadedObject {
     }
 
     /// An entry, which may be called while the object exists.
-    pub(crate) fn entry(&self, name: &str) -> arrayjit_rt::Entry {
+    pub fn entry(&self, name: &str) -> arrayjit_rt::Entry {
         // SAFETY: the object has an entry there.
         unsafe { std::mem::transmute(self.code.address(self.entries[name])) }
     }
@@ -186,7 +233,7 @@ impl LoadedObject {
     /// # Safety
     ///
     /// The promise of [`arrayjit_rt::run`].
-    pub(crate) unsafe fn call(&self, name: &str, args: &[*mut u8], bindings: &[i64], arena: *mut u8) -> i64 {
+    pub unsafe fn call(&self, name: &str, args: &[*mut u8], bindings: &[i64], arena: *mut u8) -> i64 {
         // SAFETY: the caller's promise.
         unsafe { self.entry(name)(args.as_ptr(), bindings.as_ptr(), arena, std::ptr::null()) }
     }
