@@ -11,6 +11,12 @@ pub(crate) struct Arm64Args {
     /// Print before each line on standard error how many ARM64 instructions ran since the line before.
     #[arg(long)]
     count: bool,
+    /// Run a program of the system instead of its cargo.
+    #[arg(long)]
+    run: bool,
+    /// A Debian package that the program needs; it is installed in the system if it is missing.
+    #[arg(long, value_name = "NAME")]
+    package: Option<String>,
     /// The arguments of cargo: `test -p microkernels`, `build -p digits --release`, `run -p digits`.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     cargo: Vec<String>,
@@ -18,6 +24,10 @@ pub(crate) struct Arm64Args {
 
 /// Makes the system that builds for ARM64 if it is missing, and runs its cargo.
 pub(crate) fn run(args: &Arm64Args) -> Result<()> {
-    let words: Vec<String> = ["cargo".to_owned()].into_iter().chain(args.cargo.iter().cloned()).collect();
+    if let Some(package) = &args.package {
+        arm64_root::ensure_package(package)?;
+    }
+    let program = (!args.run).then(|| "cargo".to_owned());
+    let words: Vec<String> = program.into_iter().chain(args.cargo.iter().cloned()).collect();
     if args.count { arm64_count::run(&words) } else { arm64_root::run(&words) }
 }

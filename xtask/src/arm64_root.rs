@@ -18,7 +18,14 @@ use crate::gpu_tools::apt::{self, output};
 const RELEASE: &str = "forky";
 
 /// The packages beside those of a minimal system.
-const PACKAGES: [&str; 5] = ["rustc", "cargo", "libstd-rust-dev:arm64", "gcc-aarch64-linux-gnu", "qemu-user"];
+const PACKAGES: [&str; 6] = [
+    "rustc",
+    "cargo",
+    "libstd-rust-dev:arm64",
+    "gcc-aarch64-linux-gnu",
+    "libc6-dev-arm64-cross",
+    "qemu-user",
+];
 
 /// The file that says that the folder is complete.
 const MARK: &str = ".complete";

@@ -169,6 +169,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new("format", 1, "cargo fmt --all --check"),
         format_outside("format of codegen-c", CODEGEN_C),
         format_outside("format of aot", "examples/aot"),
+        format_outside("format of aot-firmware", "examples/aot-firmware"),
         Stage::new(
             "lints",
             10,
@@ -204,6 +205,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     stages.extend(feature_stages());
     stages.extend(outside_stages());
     stages.push(arm64_stage());
+    stages.extend(ahead_stages());
     stages.extend(macos_stages());
     stages.extend(release_stages());
     stages
@@ -300,6 +302,19 @@ fn arm64_stage() -> Stage {
     let skipped = ARM64_SKIPPED.map(|test| format!("--skip {test}")).join(" ");
     let command = format!("cargo xtask arm64 -- test {packages} --lib --tests --no-fail-fast -- {skipped}");
     Stage::new("ARM64 under QEMU", 60, &command).env([("PROPTEST_CASES", "16".into())])
+}
+
+/// Objects for ARM64. First, an emulated process compiles them and calls the kernels of the corpus, programs,
+/// 200 random programs and ONNX models. Then this machine compiles them for a program under QEMU, with 2,000
+/// runs of random programs, and for an emulated machine without a system.
+fn ahead_stages() -> [Stage; 3] {
+    let here = "cargo xtask arm64 -- test -p arrayjit-aot --features cross --lib --tests --no-fail-fast";
+    let cross = "cargo test -p arrayjit-aot --features cross --test it -- arm64:: --ignored --nocapture";
+    [
+        Stage::new("core library without a system", 1, "rustup target add aarch64-unknown-none"),
+        Stage::new("objects on ARM64 under QEMU", 40, here),
+        Stage::new("objects for ARM64", 20, cross).env([("EFFORT", "10".to_owned())]),
+    ]
 }
 
 /// Type checks of the crates that name Apple's system. Those above them need its compiler for C.

@@ -2,6 +2,8 @@
 #![allow(clippy::print_stdout, reason = "reports are printed")]
 
 mod abi;
+#[cfg(all(feature = "cross", target_arch = "x86_64", target_os = "linux"))]
+mod arm64;
 mod bad_input;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod c_program;
