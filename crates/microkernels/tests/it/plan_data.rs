@@ -20,6 +20,7 @@ use crate::integers::{SIGNS, product};
 fn cpu(isa: Isa) -> CpuTarget {
     let dot = if isa == Isa::Neon { DotInstructions::Neon } else { DotInstructions::Avx2 };
     CpuTarget {
+        masked_isa: None,
         isa: Some(isa),
         dot: Some(dot),
         l1_bytes: 32 << 10,
