@@ -1,5 +1,7 @@
 //! Operations that choose elements by position: gather, scatter, masks, sorting.
 
+use std::fmt::Display;
+
 use arrayjit::DType;
 
 use crate::{
@@ -396,8 +398,8 @@ impl Tensor {
     }
 }
 
-/// A position of an axis of that size; negative ones count from the end.
-pub fn wrapped(position: &str, size: usize) -> String {
+/// A position of an axis of that size, a number or an expression; negative ones count from the end.
+pub fn wrapped(position: &str, size: impl Display) -> String {
     format!("where({position} < 0, {position} + {size}, {position})")
 }
 

@@ -733,6 +733,9 @@ impl NodeContext<'_, '_> {
             index[axis] = Affine { terms: vec![(axis, step)], offset: start };
             return self.reindexed(value, &extents, &index);
         }
+        if value.extents().0[axis].size.is_some() {
+            return Err(self.needs_extents("a size decides whether the positions are inside"));
+        }
         let is_small = shape::elements(&shape).is_ok_and(|count| count <= MOST_ON_HOST);
         if let Some(known) = value.known().filter(|_| is_small) {
             let array = crate::host::taken(&known.array, axis, positions)?;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    context::{Lowered, NodeContext},
+    context::{Lowered, NodeContext, Operand},
     contract, elementwise, layout,
 };
 use crate::{
@@ -379,27 +379,33 @@ fn from_joined(
         let stride: usize = parts[axis + 1..].iter().map(|part| part.dim).product();
         format!("{position}{behind}{within} * {stride}")
     };
-    let position = (0..count).map(term).collect::<Vec<_>>().join(" + ");
-    let x_letters = crate::shape::letters(axes.len());
-    let place = (0..count).map(|part| {
-        let stride: usize = parts[part + 1..].iter().map(|part| part.dim).product();
-        format!("{stride}*{}", x_letters[at + part])
-    });
-    let place = place.collect::<Vec<_>>().join(" + ");
-    let written = [&x_letters[..at], &[place], &x_letters[at + count..]].concat();
+    let flat = (0..count).map(term).collect::<Vec<_>>().join(" + ");
+    let all = sizes.join(" * ");
+    let position = format!("where(and({position} >= 0, {position} < {all}), {flat}, -1)");
     let own = cx.bind_array(x)?;
-    let flat = Extents([front, &[elements(&Extents(parts.to_vec()).dims())?.into()], back].concat());
-    let dtype = x.dtype();
     let text = format!(
-        "node f {dtype}[{}]\n{} := {}\n{} := {}{}",
-        flat.text(),
-        access("f", written),
-        own.at(&x_letters),
+        "{}{} := {}{}",
+        flat_copy(x, &own, (at, count))?,
         access("y", &letters),
         access("f", [before, &[position], after].concat()),
         extents.clause()
     );
-    cx.emit(dtype, &extents, &text)
+    cx.emit(x.dtype(), &extents, &text)
+}
+
+/// The statement that copies an array to a node `f`, in which `count` axes from `at` on are one. It has the
+/// elements of their bounds, so that an index of it is a sum with constant factors.
+pub(super) fn flat_copy(x: &Value, operand: &Operand, (at, count): (usize, usize)) -> Result<String> {
+    let mut axes = x.extents().0;
+    let mut index = crate::shape::letters(axes.len());
+    let read = operand.at(&index);
+    let dims: Vec<usize> = axes[at..at + count].iter().map(|extent| extent.dim).collect();
+    let term = |part: usize| format!("{}*{}", dims[part + 1..].iter().product::<usize>(), index[at + part]);
+    let place = (0..count).map(term).collect::<Vec<_>>().join(" + ");
+    index.splice(at..at + count, [place]);
+    axes.splice(at..at + count, [elements(&dims)?.into()]);
+    let declared = format!("node f {}[{}]", x.dtype(), Extents(axes).text());
+    Ok(format!("{declared}\n{} := {read}\n", access("f", index)))
 }
 
 #[cfg(test)]

@@ -8,24 +8,26 @@ use tnode::DType;
 
 use super::{
     context::{Lowered, NodeContext},
+    joined::flat_copy,
     operator::{Operator, op},
 };
 use crate::{
     error::{OnnxError, Result},
-    shape::{access, axis, clause, letter, letters},
+    extents::{Extent, Extents, needs_extents},
+    shape::{access, axis, letter, letters},
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("Gather", 1, gather).sized(),
-    op("GatherElements", 11, gather_elements),
-    op("GatherND", 11, gather_nd),
-    op("OneHot", 9, one_hot),
-    op("ReverseSequence", 10, reverse_sequence),
+    op("GatherElements", 11, gather_elements).sized(),
+    op("GatherND", 11, gather_nd).sized(),
+    op("OneHot", 9, one_hot).sized(),
+    op("ReverseSequence", 10, reverse_sequence).sized(),
     op("Scatter", 9, scatter_elements),
     op("ScatterElements", 11, scatter_elements),
     op("ScatterND", 11, scatter_nd),
-    op("TopK", 1, top),
+    op("TopK", 1, top).sized(),
 ];
 
 /// Known positions from 0.
@@ -51,13 +53,17 @@ fn check_positions(positions: &Value, sizes: &[usize]) -> Result<()> {
     })
 }
 
+/// The number of elements of an axis, in a text that has the array under this name.
+fn size_text(value: &Value, name: &str, at: usize) -> String {
+    match value.extents().0[at] {
+        Extent { size: Some(_), .. } => format!("size({name}, {at})"),
+        Extent { dim, size: None } => dim.to_string(),
+    }
+}
+
 fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
-    let is_sized = x.extents().0[at].size.is_some();
-    if is_sized && positions.known().is_none() {
-        return Err(cx.needs_extents("positions count from the end of a size"));
-    }
     let mut shape = x.shape().to_vec();
     shape.splice(at..=at, positions.shape().iter().copied());
     if shape.contains(&0) {
@@ -68,9 +74,9 @@ fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let taken = cx.taken(&x, at, &positions)?;
         return Ok(vec![cx.reshaped(&taken, &shape)?]);
     }
-    let (call, size) = (cx.call(), x.shape()[at]);
+    let (call, size) = (cx.call(), size_text(&x, "x", at));
     let result = cx.operation([&x, &positions], x.dtype(), &shape, |[x, positions]| {
-        taken(call, x.argument(), at, positions, |position| wrapped(&position, size))
+        taken(call, x.argument(), at, positions, |position| wrapped(&position, &size))
     })?;
     Ok(vec![result])
 }
@@ -94,65 +100,78 @@ fn gather_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if x.num_elements() == 0 {
         return Ok(vec![cx.filled(x.dtype(), positions.shape(), "0")?]);
     }
-    let (call, position) = (cx.call(), wrapped(&access("p", letters(x.rank())), x.shape()[at]));
-    let result = cx.operation([&x, &positions], x.dtype(), positions.shape(), |[x, positions]| {
-        x.gathered(call, at, positions, position)
-    })?;
-    Ok(vec![result])
+    let extents = positions.extents();
+    let fits = |(axis, (own, of)): (usize, (&Extent, &Extent))| axis == at || own == of || of.size.is_none();
+    if !extents.0.iter().zip(&x.extents().0).enumerate().all(fits) {
+        return Err(cx.needs_extents("sizes decide whether the positions fit the array"));
+    }
+    let (source, chosen) = (cx.bind_array(&x)?, cx.bind_array(&positions)?);
+    let mut read = letters(x.rank());
+    read[at] = wrapped(&chosen.whole(), size_text(&x, source.name(), at));
+    let text = format!("{} := {}{}", access("y", letters(x.rank())), source.at(&read), extents.clause());
+    Ok(vec![cx.emit(x.dtype(), &extents, &text)?])
 }
 
 /// The axes of an array that tuples of positions address.
 struct TupleAxes {
     /// The number of axes in front that positions share.
     batch: usize,
-    /// The sizes of the addressed axes.
-    sizes: Vec<usize>,
+    /// The addressed axes.
+    addressed: Extents,
     /// The axes behind them.
-    rest: Vec<usize>,
+    rest: Extents,
     /// The axes of the positions between the shared ones and the tuples.
-    outer: Vec<usize>,
+    outer: Extents,
 }
 
 impl TupleAxes {
     fn of(x: &Value, positions: &Value, batch: usize) -> Result<TupleAxes> {
         let wrong = || OnnxError::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()));
-        let (tuple, front) = positions.shape().split_last().ok_or_else(wrong)?;
-        let end = batch.checked_add(*tuple).filter(|&end| end <= x.rank()).ok_or_else(wrong)?;
-        if front.len() < batch || front[..batch] != x.shape()[..batch] || *tuple == 0 {
+        let (axes, of_positions) = (x.extents().0, positions.extents().0);
+        let (tuple, front) = of_positions.split_last().ok_or_else(wrong)?;
+        if tuple.size.is_some() {
+            return Err(needs_extents(positions.given(), "the number of positions for an element is a size"));
+        }
+        let end = batch.checked_add(tuple.dim).filter(|&end| end <= x.rank()).ok_or_else(wrong)?;
+        if front.len() < batch || front[..batch] != axes[..batch] || tuple.dim == 0 {
             return Err(wrong());
         }
-        let (sizes, rest) = (x.shape()[batch..end].to_vec(), x.shape()[end..].to_vec());
-        Ok(TupleAxes { batch, sizes, rest, outer: front[batch..].to_vec() })
+        let part = |axes: &[Extent]| Extents(axes.to_vec());
+        let (addressed, rest) = (part(&axes[batch..end]), part(&axes[end..]));
+        Ok(TupleAxes { batch, addressed, rest, outer: part(&front[batch..]) })
     }
 
     /// The shape of the array with the addressed axes joined.
     fn flat_shape(&self, x: &Value) -> Vec<usize> {
         let mut shape = x.shape()[..self.batch].to_vec();
-        shape.push(self.sizes.iter().product());
-        shape.extend(&self.rest);
+        shape.push(self.addressed.dims().iter().product());
+        shape.extend(self.rest.dims());
         shape
     }
 
     /// The letters of the shared axes, of the outer axes, and of the rest.
     fn letters(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
-        (numbered("b", self.batch), numbered("k", self.outer.len()), numbered("r", self.rest.len()))
+        (numbered("b", self.batch), numbered("k", self.outer.0.len()), numbered("r", self.rest.0.len()))
     }
 
-    /// The position of a tuple in the joined axis, and -1 if one of its positions is outside of its axis.
-    fn flat(&self, positions: &str) -> String {
+    /// The position of a tuple in the joined axis, and -1 if one of its positions is outside of its axis of
+    /// the array `x`, which has this name. Axes with sizes lie as far apart as their bounds say.
+    fn flat(&self, x: &Value, name: &str, positions: &str) -> String {
         let (batch, outer, _) = self.letters();
-        let own = |(at, &size): (usize, &usize)| {
+        let sizes: Vec<String> =
+            (0..self.addressed.0.len()).map(|at| size_text(x, name, self.batch + at)).collect();
+        let own = |(at, size): (usize, &String)| {
             let index = batch.iter().chain(&outer).cloned().chain([at.to_string()]);
             wrapped(&access(positions, index), size)
         };
-        let own: Vec<String> = self.sizes.iter().enumerate().map(own).collect();
+        let own: Vec<String> = sizes.iter().enumerate().map(own).collect();
         if let [only] = own.as_slice() {
             return only.clone();
         }
-        let mut stride: usize = self.sizes.iter().product();
-        let (mut flat, mut inside) = (Vec::new(), Vec::new());
-        for (position, &size) in own.iter().zip(&self.sizes) {
-            stride /= size.max(1);
+        let dims = self.addressed.dims();
+        let (mut stride, mut flat, mut inside) = (dims.iter().product::<usize>(), Vec::new(), Vec::new());
+        for ((position, size), dim) in own.iter().zip(&sizes).zip(dims) {
+            stride /= dim.max(1);
             flat.push(format!("{position} * {stride}"));
             inside.push(format!("and({position} >= 0, {position} < {size})"));
         }
@@ -165,18 +184,33 @@ fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let batch = usize::try_from(cx.int_or("batch_dims", 0)?).unwrap_or(usize::MAX);
     let axes = TupleAxes::of(&x, &positions, batch)?;
-    check_positions(&positions, &axes.sizes)?;
-    let flat = cx.reshaped(&x, &axes.flat_shape(&x))?;
-    let source = cx.bind_array(&flat)?;
-    let chosen = cx.bind_array(&positions)?;
-    let (batch, outer, rest) = axes.letters();
-    let read = [batch.clone(), vec![axes.flat(chosen.name())], rest.clone()].concat();
-    let target = [batch, outer, rest].concat();
-    let shape = [&positions.shape()[..positions.rank() - 1], &axes.rest].concat();
+    check_positions(&positions, &axes.addressed.dims())?;
+    let shape = Extents([&positions.extents().0[..positions.rank() - 1], &axes.rest.0].concat());
     if x.num_elements() == 0 {
         return Ok(vec![cx.filled(x.dtype(), &shape, "0")?]);
     }
-    let text = format!("{} := {}", access("y", &target), source.at(&read));
+    let joined = axes.addressed.0.len();
+    // A view joins no sizes: a copy has the memory of the bounds as one axis.
+    let is_copied = joined > 1 && axes.addressed.has_sizes();
+    let source = match is_copied {
+        true => cx.bind_array(&x)?,
+        false => {
+            let flat = cx.reshaped(&x, &axes.flat_shape(&x))?;
+            cx.bind_array(&flat)?
+        }
+    };
+    let chosen = cx.bind_array(&positions)?;
+    let (batch, outer, rest) = axes.letters();
+    let at = axes.flat(&x, source.name(), chosen.name());
+    let read = [batch.clone(), vec![at], rest.clone()].concat();
+    let target = access("y", [batch, outer, rest].concat());
+    let text = match is_copied {
+        true => {
+            let copy = flat_copy(&x, &source, (axes.batch, joined))?;
+            format!("{copy}{target} := {}", access("f", &read))
+        }
+        false => format!("{target} := {}", source.at(&read)),
+    };
     Ok(vec![cx.emit(x.dtype(), &shape, &text)?])
 }
 
@@ -225,18 +259,16 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Ok(vec![x]);
     }
     let axes = TupleAxes::of(&x, &positions, 0)?;
-    check_positions(&positions, &axes.sizes)?;
-    if updates.shape() != [axes.outer.as_slice(), &axes.rest].concat() {
-        return Err(OnnxError::operand(
-            2,
-            format!("expected the shape {:?}", [axes.outer, axes.rest].concat()),
-        ));
+    check_positions(&positions, &axes.addressed.dims())?;
+    let expected = [axes.outer.dims(), axes.rest.dims()].concat();
+    if updates.shape() != expected {
+        return Err(OnnxError::operand(2, format!("expected the shape {expected:?}")));
     }
     let shape = x.shape().to_vec();
-    let x = cx.reshaped(&x, &axes.flat_shape(&x))?;
+    let flat = cx.reshaped(&x, &axes.flat_shape(&x))?;
     let (_, outer, rest) = axes.letters();
-    let (source, target) = ([outer, rest.clone()].concat(), [vec![axes.flat("p")], rest].concat());
-    let result = scattered(cx, [&x, &positions, &updates], &target, &source)?;
+    let (source, target) = ([outer, rest.clone()].concat(), [vec![axes.flat(&x, "x", "p")], rest].concat());
+    let result = scattered(cx, [&flat, &positions, &updates], &target, &source)?;
     Ok(vec![cx.reshaped(&result, &shape)?])
 }
 
@@ -248,7 +280,7 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if time == batch {
         return Err(OnnxError::attribute("batch_axis", "another axis than `time_axis`"));
     }
-    if lengths.shape() != [x.shape()[batch]] {
+    if lengths.extents().0 != [x.extents().0[batch].clone()] {
         return Err(OnnxError::operand(1, format!("expected the shape [{}]", x.shape()[batch])));
     }
     let source = cx.bind_array(&x)?;
@@ -256,8 +288,9 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let here = letter(time);
     let mut read = letters(x.rank());
     read[time] = format!("where({here} < {length}, {length} - 1 - {here}, {here})");
-    let text = format!("{} := {}{}", access("y", letters(x.rank())), source.at(&read), clause(x.shape()));
-    Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
+    let extents = x.extents();
+    let text = format!("{} := {}{}", access("y", letters(x.rank())), source.at(&read), extents.clause());
+    Ok(vec![cx.emit(x.dtype(), &extents, &text)?])
 }
 
 fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -268,8 +301,8 @@ fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let depth = depth as usize;
     let (x, values) = (cx.value(0)?, cx.value(2)?);
     let at = axis(cx.int_or("axis", -1)?, x.rank() + 1)?;
-    let mut shape = x.shape().to_vec();
-    shape.insert(at, depth);
+    let mut extents = x.extents();
+    extents.0.insert(at, depth.into());
     let index = cx.bind(&x)?.whole();
     let index = if x.dtype().is_float() { format!("i64({index})") } else { index };
     let values = cx.bind_array(&values)?;
@@ -277,7 +310,7 @@ fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
     target.insert(at, "k".into());
     let (off, on) = (values.at(&["0".into()]), values.at(&["1".into()]));
     let text = format!("{} := where(k == {}, {on}, {off})", access("y", &target), wrapped(&index, depth));
-    Ok(vec![cx.emit(values.dtype, &shape, &text)?])
+    Ok(vec![cx.emit(values.dtype, &extents, &text)?])
 }
 
 /// The first positions in sorted order, and the elements there.
@@ -293,16 +326,18 @@ fn top(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if count > x.shape()[at] {
         return Err(OnnxError::operand(1, format!("{count} of {} elements", x.shape()[at])));
     }
+    let mut extents = x.extents();
+    if extents.0[at].size.is_some() {
+        return Err(cx.needs_extents("it sorts along a size"));
+    }
+    extents.0[at] = count.into();
     let is_largest = cx.int_or("largest", 1)? != 0;
     let (rank, dtype) = (x.rank(), x.dtype());
-    let mut shape = x.shape().to_vec();
-    shape[at] = count;
     let source = cx.bind_array(&x)?;
     let mut index = letters(rank);
     index[at] = access("p", letters(rank));
     let order = if is_largest { "descending" } else { "ascending" };
     let values = access("y", letters(rank));
     let text = format!("p := {order}({}, {at})\n{values} := {}", source.name(), source.at(&index));
-    let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
-    Ok(cx.emit_all(results, &text)?.to_vec())
+    Ok(cx.emit_extents([("y", dtype, extents.clone()), ("p", DType::I64, extents)], &text)?.to_vec())
 }

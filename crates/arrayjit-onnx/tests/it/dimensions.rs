@@ -295,6 +295,90 @@ fn batches_and_lengths_are_joined_to_rows() {
     check(graph, &[&[2, 7, 6], &[1, 33, 6], &[3, 16, 6], &[4, 5, 6], &[1, 1, 6], &[2, 64, 6]]);
 }
 
+/// Elements at positions, among them a mask of `[batch, 1, n, n]` that is gathered from `[batch, n]`.
+#[test]
+fn elements_at_computed_positions_of_sizes() {
+    let nodes = vec![
+        node("shape = Shape x"),
+        node("batch = Gather shape i0"),
+        node("length = Gather shape i1"),
+        node("of_batch = Range i0 batch i1"),
+        node("of_length = Range i0 length i1"),
+        node("b = Unsqueeze of_batch ones_three"),
+        node("k = Unsqueeze of_length fronts"),
+        node("q = Unsqueeze of_length around"),
+        node("all = Max b q k"),
+        node("wide = Shape all"),
+        node("b_wide = Expand b wide"),
+        node("k_wide = Expand k wide"),
+        node("b_last = Unsqueeze b_wide last"),
+        node("k_last = Unsqueeze k_wide last"),
+        int(node("tuples = Concat b_last k_last"), "axis", -1),
+        node("plane = ReduceSum x two"),
+        node("flat = Squeeze plane two"),
+        node("mask = GatherND flat tuples"),
+        node("rows = GatherND x tuples"),
+        // Positions from the end, some of which are outside of the array.
+        node("from_end = Sub k_wide length"),
+        node("less_known = Sub from_end i1"),
+        node("unknown = Mul x zero"),
+        int(node("unknown_integers = Cast unknown"), "to", 7),
+        int(node("nothing = ReduceMax unknown_integers"), "keepdims", 0),
+        node("less = Sub less_known nothing"),
+        node("less_last = Unsqueeze less last"),
+        int(node("outside = Concat b_last less_last"), "axis", -1),
+        node("some = GatherND flat outside"),
+        node("of_batches = Unsqueeze less_row last"),
+        node("less_row = Expand row plane_shape"),
+        node("row_0 = Unsqueeze of_length front"),
+        node("row = Sub row_0 length"),
+        node("plane_shape = Shape flat"),
+        int(node("shared = GatherND x of_batches"), "batch_dims", 1),
+        int(node("along = GatherElements flat less_row"), "axis", 1),
+        int(node("taken = Gather x row"), "axis", 1),
+        int(node("fixed = GatherElements table less_three"), "axis", 1),
+        node("less_three = Mod less_row four"),
+        node("all_rows = Reshape x to_rows"),
+        node("nine = Sub nine_known nothing"),
+        node("far = Mul less_row nine"),
+        int(node("apart = Gather all_rows far"), "axis", 0),
+        int(node("hot = OneHot less_row four switch"), "axis", 1),
+        int(node("high low = TopK x four_values"), "axis", 2),
+        int(int(node("turned = ReverseSequence x lengths"), "time_axis", 1), "batch_axis", 0),
+        node("lengths = Add of_batch i1"),
+    ];
+    let outputs = [
+        "mask", "rows", "some", "shared", "along", "taken", "fixed", "apart", "hot", "high", "low", "turned",
+    ];
+    let mut graph = graph_of(&["batch", "n", "6"], &outputs, nodes);
+    for (name, at) in [("i0", 0), ("i1", 1), ("four", 4), ("nine_known", 9)] {
+        graph = constant(graph, name, &longs(&[at], &[]));
+    }
+    graph = constant(graph, "to_rows", &longs(&[-1, 6], &[2]));
+    for (name, at) in [("front", 0), ("two", 2), ("last", -1), ("four_values", 4)] {
+        graph = constant(graph, name, &longs(&[at], &[1]));
+    }
+    graph = constant(graph, "ones_three", &longs(&[1, 2, 3], &[3]));
+    graph = constant(graph, "fronts", &longs(&[0, 1, 2], &[3]));
+    graph = constant(graph, "around", &longs(&[0, 1, 3], &[3]));
+    graph = constant(graph, "switch", &floats(&[-1.0, 2.0], &[2]));
+    graph = constant(graph, "zero", &floats(&[0.0], &[]));
+    graph = constant(graph, "table", &numbers(&[64, 7]));
+    check(graph, &[&[2, 7, 6], &[1, 33, 6], &[3, 16, 6], &[4, 5, 6], &[1, 1, 6], &[2, 64, 6]]);
+}
+
+#[test]
+fn known_positions_of_a_size_are_compiled_for_each() {
+    let graph = graph_of(&["n", "2"], &["y"], vec![node("y = Gather x at")]);
+    let session = session_with(constant(graph, "at", &longs(&[0, -1, 1], &[3])), symbolic());
+    for size in [2, 5, 3] {
+        let x = numbers(&[size, 2]);
+        let (row, values) = (|at: usize| [2 * at, 2 * at + 1], x.values());
+        let expected = [row(0), row(size - 1), row(1)].concat().into_iter().map(|at| values[at]);
+        assert_close(&session.run(&[("x", &x)]).unwrap()[0], &[3, 2], &expected.collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn bad_sizes_are_named_before_anything_runs() {
     let sum = || {
