@@ -283,6 +283,25 @@ impl Dimensions {
         self.all.iter().filter(is_stepped).map(|dimension| (dimension.name.clone(), STEP)).collect()
     }
 
+    /// The error of a run, with the sizes that are no multiples where one compilation serves multiples only.
+    pub(crate) fn with_odd_sizes(&self, inputs: &[(&ValueInfo, &HostArray)], error: OnnxError) -> OnnxError {
+        let steps = self.steps();
+        let mut odd = BTreeSet::new();
+        for (info, array) in inputs {
+            for (at, value) in array.dims().iter().enumerate() {
+                let Some(Dimension { name, .. }) = self.find(info, at) else { continue };
+                if steps.get(name).is_some_and(|step| !value.is_multiple_of(*step)) {
+                    odd.insert(format!("`{name}` is {value}"));
+                }
+            }
+        }
+        if odd.is_empty() {
+            return error;
+        }
+        let odd = odd.into_iter().collect::<Vec<_>>().join(" and ");
+        OnnxError::at(format!("{odd}, where layers may fit each other for multiples of {STEP} only"))(error)
+    }
+
     /// The names of all dimensions.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.iter().map(|dimension| dimension.name.as_str())

@@ -261,7 +261,7 @@ impl InferenceSession {
                 Ok(outputs) => return outputs.into_iter().map(|output| taken(output, &slots)).collect(),
                 // The walk may need numbers in place of sizes: the next one has fewer sizes.
                 Err(error) if has_sizes(&signature) => self.dimensions.force(&signature, &error),
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.dimensions.with_odd_sizes(&arrays, error)),
             }
         }
     }
