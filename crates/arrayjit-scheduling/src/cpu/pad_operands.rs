@@ -12,12 +12,16 @@
 //! are checked once for each element instead of each time, and nothing is packed. The values and their order
 //! stay the same, so no bit changes.
 //!
+//! Where loops of the contraction end at sizes, so do those of the copy: it has a margin behind the size of
+//! the run, and the elements behind that margin are neither written nor read.
+//!
 //! The operand of the columns gets a copy if kernels exchange the operands: if there are few rows, or if the
 //! other operand is contiguous along the rows, as in the gradient of filters of images with the channels
 //! last. Otherwise it is packed in vectors, for which bounds cost little.
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Guard, Indices, LoweredRoutine, NodeDecl, NodeRef, Range, Stmt, walk,
+    Affine, Block, Bound, Expr, Guard, Indices, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Range, Stmt,
+    Var, walk,
 };
 use tnode::{Dims, MemoryMode, ModeState, Reason};
 
@@ -43,8 +47,7 @@ pub(crate) fn pad_operands(routine: &mut LoweredRoutine, caps: &Caps) {
     }
     let mut names = Names::of(routine);
     for mut stmt in std::mem::take(&mut routine.body) {
-        let constant = names.contraction(&stmt).filter(|contraction| contraction.dynamic.is_empty());
-        let copies = match constant {
+        let copies = match names.contraction(&stmt) {
             Some(contraction) => copies(&contraction, &mut stmt, routine, &mut names),
             None => Block::new(),
         };
@@ -102,12 +105,14 @@ struct PaddedCopy {
 }
 
 /// An axis of a copy.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct CopiedAxis {
     /// The index of the copy's first element in the node.
     first: i64,
-    /// The indices of the elements that exist, if some do not: the first, and the end.
-    bounds: Option<(i64, i64)>,
+    /// The conditions under which an element exists: ranges of its index plus a sum of symbols.
+    bounds: Vec<Range>,
+    /// The end of the elements that are read, if symbols decide it.
+    end: Option<Affine>,
 }
 
 impl PaddedCopy {
@@ -118,27 +123,32 @@ impl PaddedCopy {
         if !is_zero || Effects::of(std::slice::from_ref(stmt)).written.contains(node) {
             return None;
         }
+        let axis = |index| CopiedAxis { end: end(index, contraction), ..CopiedAxis::default() };
         let mut copy = PaddedCopy {
             node: *node,
             read: operand.clone(),
             index: index.clone(),
             dims: names.dims(*node).clone(),
-            axes: vec![CopiedAxis::default(); index.len()],
+            axes: index.iter().map(axis).collect(),
         };
         for range in guard {
-            copy.pad(range, names)?;
+            let more = |index: &Affine| range.index.plus(&index.times(-1));
+            let axis = index.iter().position(|index| is_of_symbols(&more(index)))?;
+            copy.axes[axis].bounds.push(Range { index: more(&index[axis]), ..range.clone() });
         }
+        (0..index.len()).try_for_each(|axis| copy.pad(axis, names))?;
         let elements =
             copy.dims.iter().try_fold(1i64, |all, &dim| all.checked_mul(i64::try_from(dim).ok()?))?;
         (elements.checked_mul(MIN_PRODUCTS)? <= products(contraction)?).then_some(copy)
     }
 
-    /// Pads the axis that a range bounds.
-    fn pad(&mut self, range: &Range, names: &Names) -> Option<()> {
-        let axis = (self.axes.iter().zip(&self.index))
-            .position(|(axis, index)| axis.bounds.is_none() && *index == range.index)?;
-        let (least, greatest) = range.index.bounds(|var| names.ranges.get(var))?;
-        self.axes[axis] = CopiedAxis { first: least, bounds: Some((range.lo, range.hi)) };
+    /// Gives an axis that has bounds the elements that the contraction reads, and no others.
+    fn pad(&mut self, axis: usize, names: &Names) -> Option<()> {
+        if self.axes[axis].bounds.is_empty() {
+            return Some(());
+        }
+        let (least, greatest) = self.index[axis].bounds(|var| names.ranges.get(var))?;
+        self.axes[axis].first = least;
         self.index[axis] = self.index[axis].plus_constant(least.checked_neg()?);
         self.dims[axis] = usize::try_from(greatest.checked_sub(least)?.checked_add(1)?).ok()?;
         Some(())
@@ -148,18 +158,27 @@ impl PaddedCopy {
     fn nest(&self, copy: NodeRef, names: &mut Names) -> Stmt {
         let loops: Vec<_> = self.dims.iter().map(|_| names.loop_id()).collect();
         let index: Indices = loops.iter().map(|&var| Affine::var(var)).collect();
-        let there = index.iter().zip(&self.axes).map(|(at, axis)| at.plus_constant(axis.first));
-        let there: Indices = there.collect();
-        let exists = there
-            .iter()
-            .zip(&self.axes)
-            .filter_map(|(at, axis)| axis.bounds.map(|(lo, hi)| Range { index: at.clone(), lo, hi }));
+        let there: Indices =
+            index.iter().zip(&self.axes).map(|(at, axis)| at.plus_constant(axis.first)).collect();
+        let exists = there.iter().zip(&self.axes).flat_map(|(at, axis)| {
+            axis.bounds.iter().map(|bound| Range { index: at.plus(&bound.index), ..bound.clone() })
+        });
         let guard: Guard = exists.collect();
         let Expr::GetGuarded { otherwise, .. } = &self.read else { unreachable!("a copy has bounds") };
         let value = Expr::GetGuarded { guard, node: self.node, index: there, otherwise: otherwise.clone() };
         let store = Stmt::Set { node: copy, index, value };
-        let nest = loops.iter().zip(&self.dims).rev();
-        nest.fold(store, |body, (&var, &dim)| Stmt::serial(var, dim as i64, vec![body]))
+        let end = |(axis, &dim): (&CopiedAxis, &usize)| match &axis.end {
+            Some(end) => Bound::from(dim as i64).clipped(end.plus_constant(-axis.first)),
+            None => Bound::from(dim as i64),
+        };
+        let nest = loops.iter().zip(self.axes.iter().zip(&self.dims).map(end)).rev();
+        nest.fold(store, |body, (&var, hi)| Stmt::For {
+            var,
+            lo: 0,
+            hi,
+            kind: LoopKind::Serial,
+            body: vec![body],
+        })
     }
 
     fn replace_reads(&self, copy: NodeRef, stmt: &mut Stmt) {
@@ -169,6 +188,32 @@ impl PaddedCopy {
             other => other,
         });
     }
+}
+
+fn is_of_symbols(index: &Affine) -> bool {
+    index.terms().iter().all(|(var, _)| matches!(var, Var::Symbol(_)))
+}
+
+/// One more than the greatest value of an index of a contraction; none if no symbol decides it.
+fn end(index: &Affine, contraction: &Contraction) -> Option<Affine> {
+    let Contraction { batch, rows, columns, depth, dynamic, .. } = contraction;
+    let mut end = Affine::constant(index.offset() + 1);
+    for &(var, factor) in index.terms() {
+        let last = match var {
+            Var::Symbol(_) => Affine::var(var),
+            Var::Loop(_) if factor < 0 => continue,
+            Var::Loop(id) => match dynamic.iter().find(|(of, _)| *of == id) {
+                Some((_, end)) => end.plus_constant(-1),
+                None => {
+                    let axis =
+                        [batch, rows, columns, depth].into_iter().flatten().find(|axis| axis.var == id)?;
+                    Affine::constant(axis.extent - 1)
+                }
+            },
+        };
+        end = end.plus(&last.times(factor));
+    }
+    end.as_constant().is_none().then_some(end)
 }
 
 /// The products of a contraction for all outputs together.
