@@ -12,13 +12,7 @@ use crate::analysis::names::Names;
 /// Whether every element that is stored or read without a guard is in its node, by the ends of the loops of
 /// this block.
 pub(crate) fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
-    let mut clips = BTreeMap::new();
-    walk::stmts(block).for_each(|stmt| {
-        if let Stmt::For { var, hi, .. } = stmt {
-            clips.insert(*var, hi.clips());
-        }
-    });
-    let bounds = ClippedRanges { names, clips };
+    let bounds = ClippedRanges::of(block, names);
     let is_element = |(array, index): (ArrayRef, &Indices)| {
         let Some(node) = array.node() else { return true };
         let axes = || index.iter().zip(names.dims(node));
@@ -31,9 +25,21 @@ pub(crate) fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
 }
 
 /// The ranges of variables with the clips of the loops of a block.
-struct ClippedRanges<'a> {
+pub(crate) struct ClippedRanges<'a> {
     names: &'a Names,
     clips: BTreeMap<LoopId, &'a [Affine]>,
+}
+
+impl<'a> ClippedRanges<'a> {
+    pub(crate) fn of(block: &'a [Stmt], names: &'a Names) -> ClippedRanges<'a> {
+        let mut clips = BTreeMap::new();
+        walk::stmts(block).for_each(|stmt| {
+            if let Stmt::For { var, hi, .. } = stmt {
+                clips.insert(*var, hi.clips());
+            }
+        });
+        ClippedRanges { names, clips }
+    }
 }
 
 impl VariableBounds for ClippedRanges<'_> {

@@ -10,12 +10,19 @@
 //! tap, and a matrix kernel can read it in place. The margins are stored once for each run, in front of the
 //! first statement that writes the node. That pays if they are fewer than the elements and the tests that
 //! they save. The values and their order stay the same, so no bit changes.
+//!
+//! Where a read exists below a size of the run, the margin lies behind that size, in elements that no
+//! statement writes: `x[@n + 1] := 0`.
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Block, Expr, Indices, LoopId, LoweredRoutine, NodeRef, Range, Stmt, walk};
+use lowered_ir::ir::{
+    Affine, Block, Bound, Expr, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef, Range, Stmt, Var,
+    index_bounds, walk,
+};
 
 use crate::analysis::access::Effects;
+use crate::analysis::clipped_bounds::ClippedRanges;
 use crate::analysis::names::Names;
 use crate::analysis::nodes::is_local;
 use codegen_core::dependence;
@@ -51,11 +58,15 @@ pub(crate) fn pad_nodes(routine: &mut LoweredRoutine) {
         starts.into_iter().zip(body).flat_map(|(start, stmt)| start.into_iter().chain([stmt])).collect();
 }
 
+/// Where the elements of each axis end: at a sum of symbols, or at its dimension.
+type Ends = Vec<Option<Affine>>;
+
 /// The margins of a node.
 struct Margin {
     dims: Vec<usize>,
     /// The elements in front of each axis and behind it.
     sides: Vec<(usize, usize)>,
+    ends: Ends,
     /// What is read outside; all reads agree.
     outside: Expr,
     /// The guarded reads of a run.
@@ -73,35 +84,49 @@ impl Margin {
         margin > 0.0 && margin <= elements(&self.dims) && margin * MIN_READS <= self.reads
     }
 
+    /// The index behind the elements of an axis, `more` elements further.
+    fn end(&self, axis: usize, more: usize) -> Affine {
+        let end = self.ends[axis].clone().unwrap_or_else(|| (self.dims[axis] as i64).into());
+        end.plus_constant(more as i64)
+    }
+
     /// Nests that store the margins. Those of an axis have the whole extent of the axes before it, margins
     /// included, and the inner extent of the axes behind it, so that each element is stored once.
     fn stores(&self, node: NodeRef, names: &mut Names) -> Block {
         let mut block = Block::new();
         let padded = self.padded();
         for (axis, &(before, after)) in self.sides.iter().enumerate() {
-            for (start, count) in [(0, before), (before + self.dims[axis], after)] {
+            for (start, count) in [(0i64.into(), before), (self.end(axis, before), after)] {
                 if count == 0 {
                     continue;
                 }
                 let loops: Vec<LoopId> = self.dims.iter().map(|_| names.loop_id()).collect();
-                let extent = |at: usize| match at.cmp(&axis) {
-                    std::cmp::Ordering::Less => self.dims[at],
-                    std::cmp::Ordering::Equal => count,
-                    std::cmp::Ordering::Greater => padded[at],
+                let extent = |at: usize| -> Bound {
+                    let sum = |more: usize| self.ends[at].as_ref().map(|end| end.plus_constant(more as i64));
+                    let (dim, end) = match at.cmp(&axis) {
+                        std::cmp::Ordering::Less => (self.dims[at], sum(0)),
+                        std::cmp::Ordering::Equal => (count, None),
+                        std::cmp::Ordering::Greater => (padded[at], sum(self.sides[at].0 + self.sides[at].1)),
+                    };
+                    let dim = Bound::from(dim as i64);
+                    end.map_or(dim.clone(), |end| dim.clipped(end))
                 };
                 let first = |at: usize| match at.cmp(&axis) {
-                    std::cmp::Ordering::Less => self.sides[at].0,
-                    std::cmp::Ordering::Equal => start,
-                    std::cmp::Ordering::Greater => 0,
+                    std::cmp::Ordering::Less => (self.sides[at].0 as i64).into(),
+                    std::cmp::Ordering::Equal => start.clone(),
+                    std::cmp::Ordering::Greater => Affine::default(),
                 };
-                let index: Indices = (loops.iter().enumerate())
-                    .map(|(at, &var)| Affine::var(var).plus_constant(first(at) as i64))
-                    .collect();
+                let index: Indices =
+                    loops.iter().enumerate().map(|(at, &var)| first(at).plus(&var.into())).collect();
                 let store = Stmt::Set { node, index, value: self.outside.clone() };
                 let nest = loops.iter().enumerate().rev();
-                block.push(
-                    nest.fold(store, |body, (at, &var)| Stmt::serial(var, extent(at) as i64, vec![body])),
-                );
+                block.push(nest.fold(store, |body, (at, &var)| Stmt::For {
+                    var,
+                    lo: 0,
+                    hi: extent(at),
+                    kind: LoopKind::Serial,
+                    body: vec![body],
+                }));
             }
         }
         block
@@ -110,8 +135,10 @@ impl Margin {
 
 /// The local nodes whose reads outside of their bounds can be stored, where that pays.
 fn margins(routine: &LoweredRoutine, names: &Names) -> BTreeMap<NodeRef, Margin> {
-    let mut reads = Reads { routine, names, found: BTreeMap::new(), rejected: Vec::new() };
+    let ranges = ClippedRanges::of(&routine.body, names);
+    let mut reads = Reads { routine, ranges, names, found: BTreeMap::new(), rejected: Vec::new() };
     reads.block(&routine.body, 1.0);
+    reads.reject_writers_behind_ends();
     for touch in dependence::touches(&routine.body) {
         if touch.computed.is_some() || touch.index.is_none() {
             reads.rejected.push(touch.node);
@@ -125,6 +152,7 @@ fn margins(routine: &LoweredRoutine, names: &Names) -> BTreeMap<NodeRef, Margin>
 struct Reads<'a> {
     routine: &'a LoweredRoutine,
     names: &'a Names,
+    ranges: ClippedRanges<'a>,
     found: BTreeMap<NodeRef, Margin>,
     rejected: Vec<NodeRef>,
 }
@@ -142,6 +170,22 @@ impl Reads<'_> {
         }
     }
 
+    /// Rejects nodes with elements behind an end that a statement writes.
+    fn reject_writers_behind_ends(&mut self) {
+        for touch in dependence::touches(&self.routine.body).iter().filter(|touch| touch.write) {
+            let Some(margin) = self.found.get(&touch.node) else { continue };
+            let is_before = |(at, end): (&Affine, &Option<Affine>)| match end {
+                None => true,
+                Some(end) => index_bounds(&at.plus(&end.times(-1)), &self.ranges)
+                    .is_some_and(|(_, greatest)| greatest < 0),
+            };
+            let is_inside = touch.index.is_some_and(|index| index.iter().zip(&margin.ends).all(is_before));
+            if !is_inside {
+                self.rejected.push(touch.node);
+            }
+        }
+    }
+
     fn read(&mut self, e: &Expr, times: f64) {
         match e {
             Expr::GetMerge { node, .. } => self.rejected.push(*node),
@@ -152,23 +196,30 @@ impl Reads<'_> {
                 }
                 let dims: Vec<usize> = decl.dims.to_vec();
                 let sides = matches!(&**otherwise, Expr::Const(_))
-                    .then(|| sides(&dims, index, guard, self.names))
+                    .then(|| sides(&dims, index, guard, (self.names, &self.ranges)))
                     .flatten();
-                let Some(sides) = sides else {
+                let Some((sides, ends)) = sides else {
                     self.rejected.push(*node);
                     return;
                 };
                 let new = Margin {
                     sides: vec![(0, 0); dims.len()],
+                    ends: vec![None; dims.len()],
                     dims,
                     outside: (**otherwise).clone(),
                     reads: 0.0,
                 };
                 let margin = self.found.entry(*node).or_insert(new);
-                if margin.outside != **otherwise {
+                let differs = |(all, own): (&Option<Affine>, &Option<Affine>)| {
+                    all.as_ref().zip(own.as_ref()).is_some_and(|(all, own)| all != own)
+                };
+                if margin.outside != **otherwise || margin.ends.iter().zip(&ends).any(differs) {
                     self.rejected.push(*node);
                 }
                 margin.reads += times;
+                for (all, own) in margin.ends.iter_mut().zip(ends) {
+                    *all = own.or(all.take());
+                }
                 for (all, own) in margin.sides.iter_mut().zip(sides) {
                     *all = (all.0.max(own.0), all.1.max(own.1));
                 }
@@ -178,24 +229,48 @@ impl Reads<'_> {
     }
 }
 
-/// How far a read leaves each axis, if its bounds are those of the node.
-fn sides(dims: &[usize], index: &[Affine], guard: &[Range], names: &Names) -> Option<Vec<(usize, usize)>> {
-    let mut sides = vec![(0, 0); dims.len()];
+/// How far a read leaves each axis, and where the axis ends if symbols decide it, if its bounds are those of
+/// the node.
+fn sides(
+    dims: &[usize],
+    index: &[Affine],
+    guard: &[Range],
+    (names, ranges): (&Names, &ClippedRanges<'_>),
+) -> Option<(Vec<(usize, usize)>, Ends)> {
+    let (mut sides, mut ends) = (vec![(0, 0); dims.len()], vec![None; dims.len()]);
     let mut is_bounded = vec![false; dims.len()];
     for range in guard {
-        let axis = (0..dims.len()).find(|&axis| {
-            !is_bounded[axis]
-                && index[axis] == range.index
-                && range.lo == 0
-                && usize::try_from(range.hi) == Ok(dims[axis])
-        })?;
-        is_bounded[axis] = true;
         let (least, greatest) = range.index.bounds(|var| names.ranges.get(var))?;
-        let before = usize::try_from(least.checked_neg()?.max(0)).ok()?;
-        let after = usize::try_from(greatest.checked_sub(range.hi - 1)?.max(0)).ok()?;
-        sides[axis] = (before, after);
+        let is_axis = |axis: &usize| {
+            !is_bounded[*axis]
+                && index[*axis] == range.index
+                && range.lo == 0
+                && usize::try_from(range.hi) == Ok(dims[*axis])
+        };
+        if let Some(axis) = (0..dims.len()).find(is_axis) {
+            is_bounded[axis] = true;
+            let before = usize::try_from(least.checked_neg()?.max(0)).ok()?;
+            let after = usize::try_from(greatest.checked_sub(range.hi - 1)?.max(0)).ok()?;
+            sides[axis] = (before, after);
+            continue;
+        }
+        // `index - @n < 0` is the end of an axis at a symbol, if nothing is less than its other end.
+        let end = |axis: usize| index[axis].plus(&range.index.times(-1)).plus_constant(range.hi);
+        let is_of_symbols = |end: &Affine| {
+            !end.terms().is_empty() && end.terms().iter().all(|(var, _)| matches!(var, Var::Symbol(_)))
+        };
+        let axis = (0..dims.len()).find(|&axis| ends[axis].is_none() && is_of_symbols(&end(axis)))?;
+        if least < range.lo {
+            return None;
+        }
+        ends[axis] = Some(end(axis));
     }
-    Some(sides)
+    for (axis, end) in ends.iter().enumerate() {
+        let Some(end) = end else { continue };
+        let (_, greatest) = index_bounds(&index[axis].plus(&end.times(-1)), ranges)?;
+        sides[axis].1 = usize::try_from(greatest.checked_add(1)?.max(0)).ok()?;
+    }
+    Some((sides, ends))
 }
 
 /// Moves the indices of the nodes by their margins, and removes the bounds of their reads.
