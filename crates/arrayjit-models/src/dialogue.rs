@@ -76,7 +76,9 @@ enum ToolKind {
 pub struct FunctionCall {
     /// The name that the description of the tool has.
     pub name: String,
-    /// An object with the arguments by name.
+    /// An object with the arguments by name. OpenAI's clients write its text, which
+    /// [`parsed`](JsonValue::parsed) reads.
+    #[serde(alias = "parameters")]
     pub arguments: JsonValue,
 }
 
@@ -94,6 +96,21 @@ impl FromStr for JsonValue {
 
     fn from_str(text: &str) -> Result<JsonValue, ModelError> {
         Ok(serde_json::from_str(text)?)
+    }
+}
+
+impl JsonValue {
+    /// Returns the value that a text of JSON describes; any other value stays as it is.
+    ///
+    /// ```
+    /// use arrayjit_models::JsonValue;
+    ///
+    /// let text: JsonValue = r#""{\"city\": \"Oslo\"}""#.parse()?;
+    /// assert_eq!(text.parsed(), r#"{"city": "Oslo"}"#.parse()?);
+    /// # Ok::<(), arrayjit_models::ModelError>(())
+    /// ```
+    pub fn parsed(self) -> JsonValue {
+        self.0.as_str().and_then(|text| text.parse().ok()).unwrap_or(self)
     }
 }
 
@@ -176,6 +193,47 @@ impl Dialogue {
         self.messages.iter().map(|message| Value::from(Serde(TemplateMessage::from(message)))).collect()
     }
 
+    /// Reads an answer of the model, with its calls of tools of this dialogue: objects of JSON with the name
+    /// of a tool and its `arguments` or `parameters`, in the marks of whichever family of models. The content
+    /// is the text in front of the first call, and the whole text if there is none.
+    ///
+    /// ```
+    /// use arrayjit_models::{Dialogue, JsonValue, Message};
+    ///
+    /// let clock: JsonValue = r#"{"type": "function", "function": {"name": "clock"}}"#.parse()?;
+    /// let dialogue = Dialogue { messages: vec![Message::user("What time is it?")], tools: vec![clock] };
+    /// let answer = dialogue.parse_answer(r#"<tool_call>{"name": "clock", "arguments": {}}</tool_call>"#);
+    /// assert_eq!((answer.content.as_str(), answer.tool_calls.len()), ("", 1));
+    /// # Ok::<(), arrayjit_models::ModelError>(())
+    /// ```
+    pub fn parse_answer(&self, text: &str) -> Message {
+        let mut answer = Message::assistant(text);
+        let mut read = 0;
+        while let Some(start) = text[read..].find('{').map(|at| read + at) {
+            match written_call(&text[start..]).filter(|(call, _)| self.has_tool(&call.name)) {
+                Some((call, length)) => {
+                    if answer.tool_calls.is_empty() {
+                        text_before_call(&text[..start]).clone_into(&mut answer.content);
+                    }
+                    answer.tool_calls.push(ToolCall::new(call.name, call.arguments.parsed()));
+                    read = start + length;
+                }
+                None => read = start + 1,
+            }
+        }
+        answer
+    }
+
+    fn has_tool(&self, name: &str) -> bool {
+        let function = |tool: &JsonValue| match tool.0.get_attr("function") {
+            Ok(function) if !function.is_undefined() => function,
+            _ => tool.0.clone(),
+        };
+        self.tools
+            .iter()
+            .any(|tool| function(tool).get_attr("name").is_ok_and(|found| found.as_str() == Some(name)))
+    }
+
     /// The tools as a list of objects; `none` if there are none.
     pub(crate) fn template_tools(&self) -> Value {
         match self.tools.as_slice() {
@@ -183,6 +241,26 @@ impl Dialogue {
             tools => tools.iter().map(|tool| tool.0.clone()).collect(),
         }
     }
+}
+
+/// Returns the call that a text begins with, and the number of its bytes.
+fn written_call(text: &str) -> Option<(FunctionCall, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    let call = values.next()?.ok()?;
+    Some((call, values.byte_offset()))
+}
+
+/// Returns the text in front of a call, without blanks and the mark that begins calls.
+fn text_before_call(text: &str) -> &str {
+    let text = text.trim_end();
+    let text = text.strip_suffix('[').unwrap_or(text).trim_end(); // a list of calls
+    let open = match text.chars().last() {
+        Some('>') => text.rfind('<'),
+        Some(']') => text.rfind('['),
+        _ => None,
+    };
+    let is_mark = |mark: &str| ["call", "tool"].iter().any(|word| mark.to_lowercase().contains(word));
+    open.filter(|&open| is_mark(&text[open..])).map_or(text, |open| text[..open].trim_end())
 }
 
 impl From<Vec<Message>> for Dialogue {

@@ -66,3 +66,58 @@ fn messages_are_those_of_openai_in_json() {
     assert_eq!(written, r#"{"role":"user","content":"x"}"#);
     assert!(matches!("{".parse::<JsonValue>(), Err(ModelError::Json(_))));
 }
+
+#[test]
+fn calls_are_read_in_the_forms_of_several_families() {
+    let tools =
+        ["weather", "clock"].map(|name| json!({"type": "function", "function": {"name": name}}).into());
+    let dialogue = Dialogue { tools: tools.to_vec(), ..Dialogue::default() };
+    let weather = ToolCall::new("weather", r#"{"city": "Oslo", "at": {"day": 1}}"#.parse().unwrap());
+    let clock = ToolCall::new("clock", r#"{}"#.parse().unwrap());
+    let (one, both) = (vec![weather.clone()], vec![weather, clock]);
+    for (text, content, calls) in [
+        (
+            r#"<tool_call>
+{"name": "weather", "arguments": {"city": "Oslo", "at": {"day": 1}}}
+</tool_call>
+<tool_call>
+{"name": "clock", "arguments": {}}
+</tool_call>"#,
+            "",
+            &both,
+        ),
+        (
+            r#"I ask. [TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Oslo", "at": {"day": 1}}},
+            {"name": "clock", "arguments": {}}]"#,
+            "I ask.",
+            &both,
+        ),
+        (r#"{"name": "weather", "parameters": {"city": "Oslo", "at": {"day": 1}}}"#, "", &one),
+        (
+            r#"See [1]: {"type": "function", "name": "weather",
+            "arguments": "{\"city\": \"Oslo\", \"at\": {\"day\": 1}}"}"#,
+            "See [1]:",
+            &one,
+        ),
+        (
+            r#"{"calls": [{"name": "weather", "arguments": {"city": "Oslo", "at": {"day": 1}}}]}"#,
+            r#"{"calls":"#,
+            &one,
+        ),
+    ] {
+        let answer = dialogue.parse_answer(text);
+        assert_eq!((answer.role.as_str(), answer.content.as_str()), ("assistant", content));
+        assert_eq!(answer.tool_calls, *calls, "{text}");
+    }
+    for text in [
+        r#"{"name": "rocket", "arguments": {}}"#,
+        r#"{"name": "clock"}"#,
+        r#"{"name": "clock", "arguments": {"#,
+        "{{{{ [<é>] }",
+        "",
+    ] {
+        assert_eq!(dialogue.parse_answer(text), Message::assistant(text));
+    }
+    let without = Dialogue::default().parse_answer(r#"{"name": "clock", "arguments": {}}"#);
+    assert!(without.tool_calls.is_empty());
+}
