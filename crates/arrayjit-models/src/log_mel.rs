@@ -16,7 +16,7 @@ pub(crate) struct LogMelConfig {
     /// Samples of a frame.
     frame: usize,
     /// Samples from a frame to the next one.
-    hop: usize,
+    pub(crate) hop: usize,
     /// Bands of frequencies.
     pub(crate) bands: usize,
 }
@@ -101,8 +101,8 @@ impl LogMelTables {
         })
     }
 
-    /// Compiles the features `[1, bands, frames]` of a window with margins. All values but the result are in
-    /// f64, since logarithms show the rounding of small energies beside large ones.
+    /// Compiles the levels `[bands, frames]` of a window with margins. All values but the result are in f64,
+    /// since logarithms show the rounding of small energies beside large ones.
     pub(crate) fn compile(self, state: &ModelState) -> Result<LogMel, ModelError> {
         let config = self.config;
         let graph = Graph::new();
@@ -112,9 +112,7 @@ impl LogMelTables {
              imaginary[f,k] :+= x[{hop}*f + n] * sines[k,n] where f < {frames}
              energy[f,k] := real[f,k] * real[f,k] + imaginary[f,k] * imaginary[f,k]
              mel[m,f] :+= filters[m,k] * energy[f,k]
-             level[m,f] := log(max(mel[m,f], 1e-10)) / {LN_10:?}
-             most :max= level[m,f]
-             y[b,m,f] := f32((max(level[m,f], most - 8) + 4) / 4) where b < 1",
+             y[m,f] := f32(log(max(mel[m,f], 1e-10)) / {LN_10:?})",
             hop = config.hop,
             frames = config.frames(),
         );
@@ -125,20 +123,63 @@ impl LogMelTables {
     }
 }
 
+/// The levels of a recording, which features are made of.
+pub(crate) struct Recording {
+    bands: usize,
+    /// The frames of a window.
+    window: usize,
+    /// `[bands, frames]` in rows.
+    levels: Vec<f32>,
+    most: f32,
+}
+
 impl LogMel {
-    /// The features `[1, bands, frames]` of the first window of samples, which zeros fill up.
-    pub(crate) fn features(&self, samples: &[f32]) -> Result<HostArray, ModelError> {
-        let LogMelConfig { window, frame, .. } = self.config;
+    /// Computes the levels of samples, which zeros fill up to a window.
+    pub(crate) fn recording(&self, samples: &[f32]) -> Result<Recording, ModelError> {
+        let LogMelConfig { window, frame, hop, bands, .. } = self.config;
+        let total = samples.len().max(window);
+        let (frames, of_window) = (total / hop, self.config.frames());
         // A frame is around its position, so there are samples before the first and behind the last one.
         let mirrored = |at: usize| match at.checked_sub(frame / 2) {
-            Some(at) => at.min((2 * (window - 1)).saturating_sub(at)),
+            Some(at) => at.min((2 * (total - 1)).saturating_sub(at)),
             None => frame / 2 - at,
         };
         let sample = |at: usize| samples.get(mirrored(at)).map_or(0.0, |&sample| f64::from(sample));
-        let padded: Vec<f64> = (0..window + frame).map(sample).collect();
-        let padded = HostArray::from_slice(&padded, [padded.len()])?;
-        let mut results = self.routine.run(&[("samples", &padded)])?;
-        Ok(results.swap_remove(0))
+        let mut levels = vec![0.0; bands * frames];
+        for first in (0..frames).step_by(of_window) {
+            let start = first * hop;
+            let padded: Vec<f64> = (start..start + window + frame).map(sample).collect();
+            let padded = HostArray::from_slice(&padded, [padded.len()])?;
+            let results = self.routine.run(&[("samples", &padded)])?;
+            let count = of_window.min(frames - first);
+            for (row, found) in levels.chunks_mut(frames).zip(results[0].as_slice::<f32>()?.chunks(of_window))
+            {
+                row[first..first + count].copy_from_slice(&found[..count]);
+            }
+        }
+        let most = levels.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        Ok(Recording { bands, window: of_window, levels, most })
+    }
+
+    /// The features `[1, bands, frames]` of the first window of samples, which zeros fill up.
+    pub(crate) fn features(&self, samples: &[f32]) -> Result<HostArray, ModelError> {
+        self.recording(&samples[..samples.len().min(self.config.window)])?.features(0)
+    }
+}
+
+impl Recording {
+    /// The features `[1, bands, frames]` of the window from a frame. Features behind the recording are 0.
+    pub(crate) fn features(&self, start: usize) -> Result<HostArray, ModelError> {
+        let mut features = HostArray::zeros(DType::F32, [1, self.bands, self.window])?;
+        let frames = self.levels.len() / self.bands;
+        let rows = features.as_mut_slice::<f32>()?.chunks_mut(self.window);
+        for (row, levels) in rows.zip(self.levels.chunks(frames)) {
+            let levels = levels.get(start..).unwrap_or_default();
+            row.iter_mut().zip(levels).for_each(|(feature, level)| {
+                *feature = (level.max(self.most - 8.0) + 4.0) / 4.0;
+            });
+        }
+        Ok(features)
     }
 }
 

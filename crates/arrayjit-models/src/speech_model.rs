@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use arrayjit_tensor::{Backend, DType, Executable, Graph, ModelState, TensorError};
+use arrayjit_tensor::{Backend, DType, Executable, Graph, HostArray, ModelState, TensorError};
 
 use crate::{
     cached_decoder::{CHUNK, CachedDecoder},
@@ -13,6 +13,7 @@ use crate::{
     loader::Loader,
     log_mel::{LogMel, LogMelConfig, LogMelTables},
     sampling::{GenerateOptions, Sampler},
+    speech_times::TimeTokens,
     speech_tokens::{SpeechTask, SpeechTokens},
     text_tokenizer::TextTokenizer,
     weight_folder,
@@ -37,6 +38,9 @@ pub struct TranscribeOptions {
     pub task: SpeechTask,
     /// The most tokens of a window; by default as many as the model can write.
     pub max_tokens: usize,
+    /// Whether the model writes times, by which the segments are split; if not, as by default, they are the
+    /// windows.
+    pub timestamps: bool,
     /// Logits are divided by it; 0, the default, chooses the likeliest token always.
     pub temperature: f32,
     /// The seed of the choices.
@@ -50,6 +54,7 @@ impl Default for TranscribeOptions {
             language: None,
             task: SpeechTask::default(),
             max_tokens: usize::MAX,
+            timestamps: false,
             temperature: 0.0,
             seed: 0,
         }
@@ -63,22 +68,33 @@ pub struct Transcription {
     pub text: String,
     /// The code of the language that was given or detected; none without either.
     pub language: Option<String>,
-    /// The windows of sound in order.
+    /// The windows of sound, or with [`timestamps`](TranscribeOptions::timestamps) their parts, in order.
     pub segments: Vec<SpeechSegment>,
 }
 
-/// The text of a window of sound.
+/// The text of a window of sound, or of a part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeechSegment {
-    /// Where the window starts, in seconds.
+    /// Where the sound starts, in seconds.
     pub start: f64,
     /// Where it ends, in seconds.
     pub end: f64,
     /// The text as the model writes it, often with a blank in front.
     pub text: String,
-    /// The tokens of the text.
+    /// The tokens of the text, including the times.
     pub tokens: Vec<u32>,
 }
+
+/// The segments of a recording so far, and the options.
+struct Transcript<'o> {
+    options: &'o TranscribeOptions,
+    language: Option<String>,
+    sampler: Sampler,
+    segments: Vec<SpeechSegment>,
+}
+
+/// The frames of features from a time that the model can write to the next one.
+const FRAMES_OF_STEP: usize = 2;
 
 /// A speech recognition model with its tokenizer: Whisper.
 ///
@@ -165,38 +181,85 @@ impl SpeechModel {
     }
 
     /// Transcribes a recording of any length, whose samples are from -1 to 1. Windows are transcribed one
-    /// after the other, each of 30 seconds in all published models, so a word at the border of two of them
-    /// may be lost or written twice.
+    /// after the other, each of 30 seconds in all published models.
+    ///
+    /// Without [`timestamps`](TranscribeOptions::timestamps) a window begins where the last one ends, so a
+    /// word at the border may be lost or written twice. With them, it begins at the last pair of times that
+    /// the model has written, so what was cut off is heard again.
     ///
     /// # Errors
     /// No samples, one that is not finite, another sample rate than the model's, a language or a task that it
-    /// does not know, an option that is out of range, a context without room, or an error of the device.
+    /// does not know, times that it does not have, an option that is out of range, a context without room, or
+    /// an error of the device.
     pub fn transcribe(
         &mut self,
         samples: &[f32],
         options: &TranscribeOptions,
     ) -> Result<Transcription, ModelError> {
         self.check(samples, options)?;
-        let (window, rate) = (self.input.window, self.input.rate as f64);
-        let mut language = options.language.clone();
-        let mut sampler = sampler(options)?;
-        let mut segments = Vec::new();
-        for (at, heard) in samples.chunks(window).enumerate() {
-            self.hear(heard)?;
-            if language.is_none() {
-                let start = [self.tokens.start()];
-                language = self.tokens.likeliest_language(&self.decoder.logits(0, &start)?);
-            }
-            let prompt = self.tokens.prompt(language.as_deref(), options.task)?;
-            let tokens = self.write(prompt, options.max_tokens, &mut sampler)?;
-            let words: Vec<u32> =
-                tokens.iter().copied().filter(|&token| !self.tokens.is_timestamp(token)).collect();
-            let start = (at * window) as f64 / rate;
-            let end = start + heard.len() as f64 / rate;
-            segments.push(SpeechSegment { start, end, text: self.tokenizer.decode(&words)?, tokens });
+        let mut transcript = Transcript {
+            options,
+            language: options.language.clone(),
+            sampler: sampler(options)?,
+            segments: Vec::new(),
+        };
+        match options.timestamps {
+            true => self.transcribe_timed(samples, &mut transcript)?,
+            false => self.transcribe_windows(samples, &mut transcript)?,
         }
+        let Transcript { language, segments, .. } = transcript;
         let text: String = segments.iter().map(|segment| segment.text.as_str()).collect();
         Ok(Transcription { text: text.trim().to_owned(), language, segments })
+    }
+
+    fn transcribe_windows(
+        &mut self,
+        samples: &[f32],
+        transcript: &mut Transcript<'_>,
+    ) -> Result<(), ModelError> {
+        let (window, rate) = (self.input.window, self.input.rate as f64);
+        for (at, heard) in samples.chunks(window).enumerate() {
+            self.hear(&self.log_mel.features(heard)?)?;
+            let tokens = self.write(transcript, None)?;
+            let start = (at * window) as f64 / rate;
+            let end = start + heard.len() as f64 / rate;
+            transcript.segments.push(SpeechSegment { start, end, text: self.text(&tokens)?, tokens });
+        }
+        Ok(())
+    }
+
+    /// Transcribes windows. Each one begins where the segments of the last one end.
+    fn transcribe_timed(
+        &mut self,
+        samples: &[f32],
+        transcript: &mut Transcript<'_>,
+    ) -> Result<(), ModelError> {
+        let times = self.tokens.times()?;
+        let recording = self.log_mel.recording(samples)?;
+        let (window, frames) = (self.input.frames(), (samples.len() / self.input.hop).max(1));
+        let seconds = self.input.hop as f64 / self.input.rate as f64;
+        let mut first = 0;
+        while first < frames {
+            self.hear(&recording.features(first)?)?;
+            let tokens = self.write(transcript, Some(times))?;
+            let heard = window.min(frames - first);
+            let (segments, again) = times.split(&tokens, heard / FRAMES_OF_STEP);
+            for segment in segments {
+                let [start, end] =
+                    [segment.start, segment.end].map(|step| (first + FRAMES_OF_STEP * step) as f64 * seconds);
+                let (text, tokens) = (self.text(segment.tokens)?, segment.tokens.to_vec());
+                transcript.segments.push(SpeechSegment { start, end, text, tokens });
+            }
+            first += again.map_or(heard, |step| FRAMES_OF_STEP * step);
+        }
+        Ok(())
+    }
+
+    /// Decodes tokens, leaving out times.
+    fn text(&self, tokens: &[u32]) -> Result<String, ModelError> {
+        let words: Vec<u32> =
+            tokens.iter().copied().filter(|&token| !self.tokens.is_timestamp(token)).collect();
+        self.tokenizer.decode(&words)
     }
 
     /// The log-mel features of the first window of samples, `[bands, frames]` in rows.
@@ -216,7 +279,7 @@ impl SpeechModel {
     pub fn logits(&mut self, samples: &[f32], text: &[u32]) -> Result<Vec<f32>, ModelError> {
         check_samples(samples)?;
         self.decoder.check(text)?;
-        self.hear(samples)?;
+        self.hear(&self.log_mel.features(samples)?)?;
         self.decoder.logits(0, text)
     }
 
@@ -229,32 +292,43 @@ impl SpeechModel {
         if let Some(language) = &options.language {
             self.tokens.prompt(Some(language), options.task)?;
         }
+        if options.timestamps {
+            self.tokens.times()?;
+        }
         Ok(())
     }
 
-    /// Computes the keys and values of the first window of samples.
-    fn hear(&mut self, samples: &[f32]) -> Result<(), ModelError> {
-        let features = self.log_mel.features(samples)?;
-        self.encode.run(&[("features", &features)])?;
+    /// Computes the keys and values of the features of a window.
+    fn hear(&mut self, features: &HostArray) -> Result<(), ModelError> {
+        self.encode.run(&[("features", features)])?;
         // The keys and values of tokens depend on those of the encoder.
         self.decoder.forget(0);
         Ok(())
     }
 
-    /// Continues a prompt up to a token that ends texts. Returns the tokens before it.
+    /// Writes the text of the window that was heard, up to a token that ends texts, in the language that is
+    /// given or likeliest. Returns the tokens before the last one, with times if there are tokens of them.
     fn write(
         &mut self,
-        prompt: Vec<u32>,
-        max_tokens: usize,
-        sampler: &mut Sampler,
+        transcript: &mut Transcript<'_>,
+        times: Option<TimeTokens>,
     ) -> Result<Vec<u32>, ModelError> {
-        self.decoder.check(&prompt)?;
-        let start = prompt.len();
-        let mut text = prompt;
+        let TranscribeOptions { task, max_tokens, .. } = *transcript.options;
+        if transcript.language.is_none() {
+            let start = [self.tokens.start()];
+            transcript.language = self.tokens.likeliest_language(&self.decoder.logits(0, &start)?);
+        }
+        let mut text = self.tokens.prompt(transcript.language.as_deref(), task)?;
+        text.extend(self.tokens.no_timestamps().filter(|_| times.is_none()));
+        self.decoder.check(&text)?;
+        let start = text.len();
         while text.len() - start < max_tokens && text.len() < self.decoder.context() {
             let mut logits = self.decoder.logits(0, &text)?;
             self.tokens.suppress(&mut logits, text.len() == start);
-            let token = sampler.choose(logits, &text[start..]);
+            if let Some(times) = times {
+                times.constrain(&mut logits, &text[start..]);
+            }
+            let token = transcript.sampler.choose(logits, &text[start..]);
             if self.tokens.is_end(token) {
                 break;
             }

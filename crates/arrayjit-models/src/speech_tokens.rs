@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{config::Config, error::ModelError, text_tokenizer::TextTokenizer};
+use crate::{config::Config, error::ModelError, speech_times::TimeTokens, text_tokenizer::TextTokenizer};
 
 /// Says in which language a speech model writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(crate) struct SpeechTokens {
     start: u32,
     ends: Vec<u32>,
     no_timestamps: Option<u32>,
+    times: Option<TimeTokens>,
     /// The token of each language by its code; none if the model has one language only.
     languages: BTreeMap<String, u32>,
     /// The tokens of [`SpeechTask`]; none if the model has one language only.
@@ -64,10 +65,20 @@ impl SpeechTokens {
             }
         };
         check_token(tokenizer, "<|startoftranscript|>", start)?;
+        let ends = list("eos_token_id")?;
+        let no_timestamps = list("no_timestamps_token_id")?.first().copied();
+        let times = match (no_timestamps, ends.first()) {
+            (Some(none), Some(&end)) if (none as usize) + 1 < vocabulary => {
+                let most_first = generation.size("max_initial_timestamp_index")?;
+                Some(TimeTokens { zero: none + 1, end, most_first })
+            }
+            _ => None,
+        };
         let tokens = SpeechTokens {
             start,
-            ends: list("eos_token_id")?,
-            no_timestamps: list("no_timestamps_token_id")?.first().copied(),
+            ends,
+            no_timestamps,
+            times,
             languages,
             tasks,
             suppressed: list("suppress_tokens")?,
@@ -104,7 +115,16 @@ impl SpeechTokens {
         likeliest.map(|(code, _)| code.clone())
     }
 
-    /// The tokens in front of a text: the start, the language, the task, and that there are no timestamps.
+    /// The tokens of times.
+    ///
+    /// # Errors
+    /// A model without them.
+    pub(crate) fn times(&self) -> Result<TimeTokens, ModelError> {
+        let expected = "false: the model has no tokens for times";
+        self.times.ok_or_else(|| ModelError::Option { option: "timestamps", found: "true".into(), expected })
+    }
+
+    /// The tokens in front of a text with times: the start, the language and the task.
     ///
     /// # Errors
     /// A language or task that the model does not know.
@@ -124,8 +144,12 @@ impl SpeechTokens {
             (None, Some(language)) if code(language) != "en" => return Err(self.unknown(language)),
             _ => {}
         }
-        prompt.extend(self.no_timestamps);
         Ok(prompt)
+    }
+
+    /// The token behind the prompt of a text without times.
+    pub(crate) fn no_timestamps(&self) -> Option<u32> {
+        self.no_timestamps
     }
 
     fn unknown(&self, language: &str) -> ModelError {

@@ -342,6 +342,24 @@ def sound(count):
     return (tones * 0.8 + noise * 0.02).astype(np.float32)
 
 
+def timed_segments(model, extractor, samples, generation, **spoken):
+    """The segments between times of a whole recording, and the least difference of the two likeliest tokens."""
+    features = extractor(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt", truncation=False, padding="longest")
+    for key, value in generation.items():
+        setattr(model.generation_config, key, value)
+    model.generation_config.pad_token_id = generation["eos_token_id"]
+    made = model.generate(
+        features.input_features, return_timestamps=True, return_segments=True, return_dict_in_generate=True,
+        output_scores=True, max_new_tokens=STEPS, **spoken)
+    margin = 1e9
+    for segment in made["segments"][0]:
+        for scores in segment["result"]["scores"]:
+            best = torch.topk(torch.as_tensor(scores).reshape(-1), 2).values
+            margin = min(margin, float(best[0] - best[1]))
+    return [{"start": round(float(segment["start"]), 3), "end": round(float(segment["end"]), 3),
+             "tokens": [int(token) for token in segment["tokens"]]} for segment in made["segments"][0]], margin
+
+
 def speech_model(file, is_multilingual, **more):
     """A model that reads windows of a second, with the tokens that it makes of two windows and a half."""
     t = transformers
@@ -391,7 +409,14 @@ def speech_model(file, is_multilingual, **more):
                         "logits": {"0": rounded(steps[0]), "63": rounded(steps[63])}})
         if start == 0:
             mel = features[0].numpy()
+    # Fewer words, so that times are likely.
+    suppressed = sorted({*generation["suppress_tokens"], *(token for token in range(256) if token * 37 % 256 >= 8)})
+    spoken = {"language": ["en", "de"][language], "task": "transcribe"} if is_multilingual else {}
+    segments, time_margin = timed_segments(
+        model, extractor, samples, {**generation, "suppress_tokens": suppressed}, **spoken)
     config.architectures = ["WhisperForConditionalGeneration"]
+    print(file, "times", [(segment["start"], segment["end"]) for segment in segments], "margin", time_margin)
+    assert time_margin > 1e-3, "a choice is too close"
     print(file, "margin", margin, "languages", [w["language"] for w in windows], len({*windows[0]["tokens"]}))
     assert margin > 1e-3, "a greedy choice is too close"
     keep({"config": json.loads(config.to_json_string(use_diff=False)), "generation": generation,
@@ -399,7 +424,7 @@ def speech_model(file, is_multilingual, **more):
           "preprocessor": json.loads(json.dumps({key: getattr(extractor, key) for key in (
               "feature_size", "sampling_rate", "hop_length", "n_fft", "chunk_length", "n_samples",
               "nb_max_frames", "padding_value")})),
-          "mel": rounded(mel.reshape(-1)) if is_multilingual else [], "windows": windows}, file)
+          "mel": rounded(mel.reshape(-1)) if is_multilingual else [], "windows": windows, "timed": {"suppress_tokens": suppressed, "segments": segments}}, file)
 
 
 def speech_models():

@@ -56,7 +56,7 @@ fn gguf_seed() -> Vec<u8> {
 }
 
 /// A folder as the target reads it.
-fn folder_seed(kind: u8, texts: [Value; 3], tensors: &[(String, Vec<usize>)]) -> Vec<u8> {
+fn folder_seed(kind: u8, texts: &[Value], tensors: &[(String, Vec<usize>)]) -> Vec<u8> {
     let mut bytes = vec![kind];
     for text in texts {
         bytes.extend(text.to_string().bytes().chain([255]));
@@ -81,7 +81,7 @@ fn llama_seed() -> Vec<u8> {
     });
     let tensors = LLAMA.map(|(name, _, shape)| (name.to_owned(), shape.to_vec()));
     let template = json!({"eos_token": {"content": "]"}, "chat_template": TEMPLATE});
-    folder_seed(1, [config, tokenizer(), template], &tensors)
+    folder_seed(1, &[config, tokenizer(), template], &tensors)
 }
 
 fn bert_seed() -> Vec<u8> {
@@ -110,7 +110,63 @@ fn bert_seed() -> Vec<u8> {
         add(&format!("encoder.layer.0.{dense}.weight"), &[SIZE, SIZE]);
         add(&format!("encoder.layer.0.{dense}.bias"), &[SIZE]);
     }
-    folder_seed(2, [config, tokenizer(), json!({})], &tensors)
+    folder_seed(2, &[config, tokenizer(), json!({})], &tensors)
+}
+
+/// A Whisper of windows of 16 samples.
+fn whisper_seed() -> Vec<u8> {
+    const POSITIONS: usize = 4;
+    let config = json!({
+        "architectures": ["WhisperForConditionalGeneration"], "vocab_size": SIZE, "num_mel_bins": 2,
+        "d_model": SIZE, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2, "encoder_ffn_dim": SIZE, "decoder_ffn_dim": SIZE,
+        "max_source_positions": POSITIONS, "max_target_positions": 8, "activation_function": "gelu",
+    });
+    let marks = ["<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>", "<|0.00|>", "<|0.02|>"];
+    let added = marks.iter().zip(3..).map(|(mark, id)| {
+        json!({"id": id, "content": mark, "special": true, "normalized": false, "single_word": false,
+            "lstrip": false, "rstrip": false})
+    });
+    let mut tokenizer = tokenizer();
+    tokenizer["added_tokens"] = added.collect();
+    tokenizer["model"]["vocab"] = json!({"a": 0, "b": 1, "u": 2});
+    let generation = json!({
+        "decoder_start_token_id": 4, "eos_token_id": 3, "no_timestamps_token_id": 5, "suppress_tokens": [2],
+        "max_initial_timestamp_index": 1,
+    });
+    let preprocessor =
+        json!({"sampling_rate": 16, "chunk_length": 1, "n_fft": 4, "hop_length": 2, "feature_size": 2});
+    let mut tensors = vec![];
+    let mut add = |name: String, shape: &[usize]| tensors.push((format!("model.{name}"), shape.to_vec()));
+    let mut with_bias = |name: String, shape: &[usize]| {
+        add(format!("{name}.weight"), shape);
+        add(format!("{name}.bias"), &[SIZE]);
+    };
+    with_bias("encoder.conv1".into(), &[SIZE, 2, 3]);
+    with_bias("encoder.conv2".into(), &[SIZE, SIZE, 3]);
+    for (stack, attentions) in
+        [("encoder", ["self_attn"].as_slice()), ("decoder", &["self_attn", "encoder_attn"])]
+    {
+        let layer = format!("{stack}.layers.0");
+        for attention in attentions {
+            for part in ["q", "v", "out"] {
+                with_bias(format!("{layer}.{attention}.{part}_proj"), &[SIZE, SIZE]);
+            }
+            with_bias(format!("{layer}.{attention}_layer_norm"), &[SIZE]);
+        }
+        for matrix in ["fc1", "fc2"] {
+            with_bias(format!("{layer}.{matrix}"), &[SIZE, SIZE]);
+        }
+        with_bias(format!("{layer}.final_layer_norm"), &[SIZE]);
+        with_bias(format!("{stack}.layer_norm"), &[SIZE]);
+    }
+    for attention in ["encoder.layers.0.self", "decoder.layers.0.self", "decoder.layers.0.encoder"] {
+        add(format!("{attention}_attn.k_proj.weight"), &[SIZE, SIZE]);
+    }
+    add("encoder.embed_positions.weight".into(), &[POSITIONS, SIZE]);
+    add("decoder.embed_positions.weight".into(), &[8, SIZE]);
+    add("decoder.embed_tokens.weight".into(), &[SIZE, SIZE]);
+    folder_seed(3, &[config, tokenizer, generation, preprocessor], &tensors)
 }
 
 /// Returns the path of a seed.
@@ -118,8 +174,8 @@ fn seed_path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/model-seeds").join(name)
 }
 
-fn seeds() -> [(&'static str, Vec<u8>); 3] {
-    [("gguf", gguf_seed()), ("llama", llama_seed()), ("bert", bert_seed())]
+fn seeds() -> [(&'static str, Vec<u8>); 4] {
+    [("gguf", gguf_seed()), ("llama", llama_seed()), ("bert", bert_seed()), ("whisper", whisper_seed())]
 }
 
 /// `BLESS=1` writes the seeds.

@@ -98,6 +98,49 @@ fn whisper_english() {
     check("whisper_english", Dtype::F16);
 }
 
+/// The segments of a recording of two windows and a half, with fewer words, so that times are likely.
+fn check_times(name: &str) {
+    let (fixture, folder) = speech_folder(name, Dtype::F32);
+    let mut generation = fixture["generation"].clone();
+    generation["suppress_tokens"] = fixture["timed"]["suppress_tokens"].clone();
+    write_json(folder.path(), "generation_config.json", &generation);
+    let mut model = SpeechModel::load(folder.path()).unwrap();
+    let timed = TranscribeOptions { timestamps: true, ..options() };
+    let heard = model.transcribe(&sound(40_000), &timed).unwrap();
+    let expected = fixture["timed"]["segments"].as_array().unwrap();
+    assert_eq!(heard.segments.len(), expected.len());
+    for (segment, expected) in heard.segments.iter().zip(expected) {
+        assert_eq!(segment.tokens, tokens(&expected["tokens"]), "{name}");
+        let close = |time: f64, expected: &Value| (time - expected.as_f64().unwrap()).abs() < 1e-9;
+        assert!(
+            close(segment.start, &expected["start"]) && close(segment.end, &expected["end"]),
+            "{segment:?}"
+        );
+    }
+    let short = model.transcribe(&sound(8_000), &timed).unwrap();
+    assert!(short.segments.iter().all(|segment| segment.start < 0.5), "the sound is half a second long");
+}
+
+#[test]
+fn segments_are_those_of_transformers() {
+    check_times("whisper");
+    check_times("whisper_english");
+}
+
+#[test]
+fn a_model_without_times_rejects_them() {
+    let (fixture, folder) = speech_folder("whisper_english", Dtype::F32);
+    let mut generation = fixture["generation"].clone();
+    generation["no_timestamps_token_id"] = Value::Null;
+    write_json(folder.path(), "generation_config.json", &generation);
+    let timed = TranscribeOptions { timestamps: true, ..options() };
+    let error = SpeechModel::load(folder.path()).unwrap().transcribe(&sound(100), &timed).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "option `timestamps` is true, expected false: the model has no tokens for times"
+    );
+}
+
 #[test]
 fn features_are_those_of_transformers() {
     let (fixture, folder) = speech_folder("whisper", Dtype::F32);
