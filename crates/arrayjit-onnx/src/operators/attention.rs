@@ -198,6 +198,8 @@ struct Mask {
     text: String,
     /// The bound of keys by the query that `causal_attention` has, if that is all.
     bound: Option<String>,
+    /// The number of valid keys of an element of the batch, if it is given.
+    valid: Option<String>,
 }
 
 /// The number of valid keys in front of the queries, as text.
@@ -235,7 +237,7 @@ fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask
     let is_plain = given.is_none() && valid.is_none() && left < 0 && right < 0;
     if is_causal && is_plain {
         let bound = if past == 0 { "j <= i".into() } else { format!("j <= i + {past}") };
-        return Ok(Mask { text, bound: Some(bound) });
+        return Ok(Mask { text, bound: Some(bound), valid });
     }
     if is_causal {
         text = format!("where(j <= i + {offset}, {text}, -inf)");
@@ -249,7 +251,7 @@ fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask
     if let Some(valid) = &valid {
         text = format!("where(j < {valid}, {text}, -inf)");
     }
-    Ok(Mask { text, bound: None })
+    Ok(Mask { text, bound: None, valid })
 }
 
 /// The element of a mask, which is broadcast to the scores and may have fewer keys.
@@ -361,7 +363,13 @@ fn scores_and_values(
     } else {
         capped.clone()
     };
-    text.push_str(&weighted_values(heads, &v, &masked, wide, &clause, is_masked));
+    let value = format!("{wide}({})", heads.value(&v));
+    // Rows of a cache behind the valid ones may be NaN, also where their weights are 0.
+    let value = match &mask.valid {
+        Some(valid) => format!("where(j < {valid}, {value}, 0)"),
+        None => value,
+    };
+    text.push_str(&weighted_values(heads, &value, &masked, wide, &clause, is_masked));
     let result = access("y", heads.result());
     let total = heads.at("z", &["i"]);
     let mean = format!("{} / {total}", heads.at("o", &["i", "d"]));
@@ -391,7 +399,7 @@ fn scores_and_values(
 /// The statements of the weights `p` of the keys, their total `z`, and the weighted sum `o` of the values.
 fn weighted_values(
     heads: &Heads,
-    v: &Operand,
+    value: &str,
     score: &str,
     wide: DType,
     clause: &str,
@@ -414,8 +422,7 @@ fn weighted_values(
     format!(
         "{declared}{most} :max= {score}{clause}\n{guard}{weight} {set} exp({score} - {level}){clause}\n\
          {total} :+= {weight}{clause}\n\
-         {sum} :+= {weight} * {wide}({}){clause}{separator}d < {}\n",
-        heads.value(v),
+         {sum} :+= {weight} * {value}{clause}{separator}d < {}\n",
         heads.value_size
     )
 }

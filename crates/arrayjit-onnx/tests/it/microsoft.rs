@@ -86,3 +86,44 @@ fn operands_of_any_rank_are_computed_with_or_rejected() {
     }
     assert!(accepted > 100 && rejected > 1000, "{accepted} accepted, {rejected} rejected");
 }
+
+/// Rows of the cache behind the valid ones change no result, as in onnxruntime 1.32.
+#[test]
+fn rows_of_a_cache_behind_the_valid_ones_may_be_anything() {
+    let mut node = node("y keys values = GroupQueryAttention q k v past_k past_v lengths total");
+    node.domain = "com.microsoft".into();
+    let node = int(int(node, "num_heads", 2), "kv_num_heads", 1);
+    let names = ["q", "k", "v", "past_k", "past_v", "lengths", "total"];
+    let mut model = model(graph(&names, &["y"], vec![node]));
+    model.opset_import.push(OperatorSetIdProto { domain: "com.microsoft".into(), version: 1 });
+    let array = |shape: &[usize], stale: Option<f32>| {
+        let count = shape.iter().product();
+        let mut values: Vec<f32> = (0..count).map(|at| (at * 7 % 13) as f32 / 8.0 - 0.5).collect();
+        if let (Some(stale), &[batch, _, rows, size]) = (stale, shape) {
+            for (at, value) in values.iter_mut().enumerate() {
+                let (element, row) = (at / (rows * size) % batch, at / size % rows);
+                // The first element of the batch has 6 valid rows, and the second one 4.
+                *value = if row >= 6 - 2 * element { stale } else { *value };
+            }
+        }
+        HostArray::from_slice(&values, shape.to_vec()).unwrap()
+    };
+    let [lengths, total] =
+        [vec![5, 3], vec![6]].map(|values: Vec<i32>| HostArray::from_slice(&values, [values.len()]).unwrap());
+    for backend in ["interpreter", "multicore"] {
+        let session = Model::from_proto(&model).unwrap().session(&Backend::open(backend).unwrap()).unwrap();
+        let run = |keys, values| {
+            let [q, kv, past] = [[2, 1, 16].as_slice(), &[2, 1, 8], &[2, 1, 12, 8]];
+            let arrays =
+                [array(q, None), array(kv, None), array(kv, None), array(past, keys), array(past, values)];
+            let arrays = arrays.iter().chain([&lengths, &total]);
+            let given: Vec<(&str, &HostArray)> = names.into_iter().zip(arrays).collect();
+            session.run(&given).unwrap()[0].values()
+        };
+        let expected = run(None, None);
+        for stale in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(run(Some(stale), None), expected, "keys, {backend}");
+            assert_eq!(run(None, Some(stale)), expected, "values, {backend}");
+        }
+    }
+}
