@@ -77,6 +77,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    sigpipe::reset();
     let result = match Cli::parse().task {
         Task::Tidy => xtask::tidy::run(),
         Task::Arm64Model(args) => arm64_model::run(&args),

@@ -15,6 +15,7 @@ type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 const SIZES: [usize; 5] = [1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26];
 
 fn main() -> Outcome {
+    sigpipe::reset();
     match std::env::args().nth(1) {
         Some(count) => local::run(count.parse()?, measure).into_iter().collect(),
         None => on_processes(),

@@ -11,6 +11,7 @@ use std::{
 use arrayjit_models::{GenerateOptions, LanguageModel, Message};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, text @ ..] = &arguments[..] else {
         return Err("usage: chat FOLDER-OR-GGUF-FILE [TEXT]".into());

@@ -6,6 +6,7 @@ use std::error::Error;
 use arrayjit_models::EmbeddingModel;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [folder, texts @ ..] = &arguments[..] else { return Err("usage: embed FOLDER TEXT TEXT…".into()) };
     let model = EmbeddingModel::load(folder)?;

@@ -22,6 +22,7 @@ const LAYERS: usize = 4;
 const KEYS: usize = 192;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let folder = tempfile::tempdir()?;
     let mut arguments = std::env::args().skip(1);
     let path = match arguments.next() {

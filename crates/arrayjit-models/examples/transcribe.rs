@@ -1,5 +1,5 @@
-//! Prints what is said in a WAV file: `transcribe FOLDER FILE [LANGUAGE]`. The file has 16,000 samples in a
-//! second; several channels are averaged.
+//! Prints what is said in a WAV file, with times: `transcribe FOLDER FILE [LANGUAGE]`. The file has 16,000
+//! samples in a second; several channels are averaged.
 #![allow(clippy::print_stdout, reason = "the program prints its result")]
 
 use std::{error::Error, path::Path};
@@ -8,16 +8,18 @@ use arrayjit_models::{SpeechModel, TranscribeOptions};
 use hound::{SampleFormat, WavReader};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [folder, file, language @ ..] = &arguments[..] else {
         return Err("usage: transcribe FOLDER FILE [LANGUAGE]".into());
     };
     let (samples, sample_rate) = read_wav(Path::new(file))?;
     let language = language.first().cloned();
-    let options = TranscribeOptions { sample_rate, language, ..TranscribeOptions::default() };
+    let options =
+        TranscribeOptions { sample_rate, language, timestamps: true, ..TranscribeOptions::default() };
     let heard = SpeechModel::load(folder)?.transcribe(&samples, &options)?;
     for segment in heard.segments {
-        println!("{:6.1} to {:6.1} s:{}", segment.start, segment.end, segment.text);
+        println!("{:7.2} to {:7.2} s:{}", segment.start, segment.end, segment.text);
     }
     Ok(())
 }

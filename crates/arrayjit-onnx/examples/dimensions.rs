@@ -106,6 +106,7 @@ fn compare(
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (bounds, args): (Vec<String>, Vec<String>) = args.into_iter().partition(|arg| arg.contains('='));
     let bounds = bounds.iter().filter_map(|text| text.split_once('='));

@@ -71,6 +71,7 @@ fn memory() -> Option<u64> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let mut args = std::env::args().skip(1);
     let backend = Backend::open(&args.next().unwrap_or_else(|| "multicore".into()))?;
     let rows = args.next().map_or(Ok(64), |text| text.parse())?;

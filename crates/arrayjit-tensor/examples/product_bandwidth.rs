@@ -37,6 +37,7 @@ const STORAGES: [Storage; 6] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let mut names = Vec::new();
     let mut threads = 1;
     let mut arguments = std::env::args().skip(1);

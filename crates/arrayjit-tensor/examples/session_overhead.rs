@@ -35,6 +35,7 @@ fn loss(params: &Params, x: &Tensor, label: &Tensor) -> Result<Tensor, TensorErr
 type Variant<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, Box<dyn std::error::Error>> + 'a>);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    sigpipe::reset();
     let images: Vec<f32> = (0..ROWS * 784).map(|at| (at % 97) as f32 / 97.0).collect();
     let labels: Vec<u8> = (0..ROWS).map(|at| (at % 10) as u8).collect();
     let images = HostArray::from_slice(&images, [ROWS, 784])?;

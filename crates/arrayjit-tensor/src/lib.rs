@@ -40,7 +40,9 @@ pub mod session; // training
 
 tnode::debug_as_display!(TensorError);
 
-pub use arrayjit::{Backend, DType, HostArray, Settings, profile, settings::NumericClass};
+pub use arrayjit::{
+    Backend, DType, HostArray, Settings, message_with_causes, profile, settings::NumericClass,
+};
 
 pub use crate::{
     error::TensorError,

@@ -93,7 +93,7 @@ pub use crate::{
     cache::CodeCacheUse,
     code_folder::CodeFolderUse,
     compiled::Compiled,
-    error::{CompileError, Error, ErrorKind, OpenError},
+    error::{CompileError, Error, ErrorKind, OpenError, message_with_causes},
     fallback::{Fallback, FallbackCount},
     loaded::LoadedProgram,
     observe::{capsule, profile, trace},

@@ -24,6 +24,7 @@ struct Case {
 }
 
 fn main() {
+    sigpipe::reset();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| args.iter().any(|arg| arg == word);
     let options = CraneliftOptions {

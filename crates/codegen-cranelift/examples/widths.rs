@@ -20,6 +20,7 @@ struct Case {
 }
 
 fn main() {
+    sigpipe::reset();
     let filter = std::env::args().nth(1).unwrap_or_default();
     let widths: Vec<_> = VectorWidth::ALL.into_iter().filter(|width| width.is_available()).collect();
     let heads: String = widths.iter().map(|w| format!("{:>12}", w.to_string())).collect();

@@ -22,6 +22,7 @@ use vector_asm::{
 };
 
 fn main() {
+    sigpipe::reset();
     let available: Vec<Isa> = Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect();
     if available.is_empty() {
         return println!("this machine has no AVX2");

@@ -36,6 +36,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 const PAUSES: usize = 501;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     let config = CpuConfig { queue_capacity: 8 * RUNS, ..CpuConfig::default() };
     measure("inline", Arc::new(Cpu::inline(config.clone())))?;
     measure("multicore", Arc::new(Cpu::multicore(config)))

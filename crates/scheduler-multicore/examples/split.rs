@@ -24,6 +24,7 @@ const ROUNDS: usize = 301;
 const PAUSE: Duration = Duration::from_millis(1);
 
 fn main() -> Result<(), Box<dyn Error>> {
+    sigpipe::reset();
     println!(
         "{:<16} {:>20} {:>20} {:>14}",
         "kernel", "1 thread (tenth)", "2 threads (tenth)", "ratio (tenth)"

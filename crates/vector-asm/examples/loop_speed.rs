@@ -11,6 +11,7 @@ fn main() {
 
 #[cfg(target_arch = "x86_64")]
 fn main() {
+    sigpipe::reset();
     if vector_asm::Isa::detect().is_none() {
         return println!("this processor has no AVX2");
     }

@@ -57,10 +57,11 @@ struct Cli {
 
 /// The whole program: reads the arguments of the process, trains, and prints errors on standard error.
 pub fn main() -> ExitCode {
+    sigpipe::reset();
     match run(std::env::args_os()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", arrayjit::message_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }

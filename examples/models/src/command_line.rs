@@ -90,10 +90,11 @@ struct CharGptArgs {
 /// The whole program: reads the arguments of the process, runs the example, and prints errors on standard
 /// error.
 pub fn main() -> ExitCode {
+    sigpipe::reset();
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", arrayjit_tensor::message_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }

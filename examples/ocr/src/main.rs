@@ -30,6 +30,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let picture = image::open(&args.picture).with_context(|| args.picture.display().to_string())?.to_rgb8();
     let reader = Reader::load(&args.models, &Backend::open(&args.backend)?)?;

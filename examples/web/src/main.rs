@@ -39,10 +39,11 @@ enum Example {
 }
 
 fn main() -> ExitCode {
+    sigpipe::reset();
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", arrayjit::message_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -48,13 +48,14 @@ enum Cli {
 /// The whole program: reads the arguments of the process, prints the result on standard output and errors on
 /// standard error.
 pub fn main() -> ExitCode {
+    sigpipe::reset();
     match run(std::env::args_os()) {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", arrayjit::message_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }

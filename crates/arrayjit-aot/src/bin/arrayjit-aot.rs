@@ -53,22 +53,14 @@ enum PlaceArg {
 }
 
 fn main() -> ExitCode {
+    sigpipe::reset();
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("arrayjit-aot: {}", message(&error));
+            eprintln!("arrayjit-aot: {}", arrayjit::message_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
-}
-
-/// The text of an error, and of the causes that it does not have yet.
-fn message(error: &anyhow::Error) -> String {
-    let causes = error.chain().skip(1).map(ToString::to_string);
-    causes.fold(error.to_string(), |text, cause| match text.contains(&cause) {
-        true => text,
-        false => format!("{text}: {cause}"),
-    })
 }
 
 fn run(cli: &Cli) -> Result<()> {

@@ -100,3 +100,11 @@ fn inspect_shows_the_interface_or_the_unsupported_nodes() {
     let (succeeds, printed) = onnx_run(&["inspect", text(&path)]);
     assert!(!succeeds && printed.contains("ai.onnx.Relux of opset 17"), "{printed}");
 }
+
+#[test]
+fn an_error_tells_its_cause_once() {
+    let (succeeds, printed) = onnx_run(&["/nothing"]);
+    assert!(!succeeds);
+    assert_eq!(printed.matches("os error").count(), 1, "{printed}");
+    assert_eq!(printed.matches("/nothing").count(), 1, "{printed}");
+}

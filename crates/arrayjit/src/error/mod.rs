@@ -1,10 +1,13 @@
 //! Why arrayjit did not do what was asked.
 
 mod compile; // of assignments and texts
+mod message; // for users of programs
 mod open; // of backends
 mod parallel; // of work over streams
 
-pub use self::{compile::CompileError, open::OpenError, parallel::ParallelError};
+pub use self::{
+    compile::CompileError, message::message_with_causes, open::OpenError, parallel::ParallelError,
+};
 
 pub(crate) use self::open::NAME_FORM;
 

@@ -5,7 +5,7 @@ mod inputs; // arrays for the inputs of a model
 mod report; // text about interfaces and outputs
 
 use std::{
-    io::{self, Write, stdout},
+    io::{Write, stdout},
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
@@ -66,6 +66,7 @@ struct RunArgs {
 }
 
 fn main() -> ExitCode {
+    sigpipe::reset();
     let cli = Cli::parse();
     let outcome = match cli.command {
         Some(Command::Inspect { model }) => inspect(&model),
@@ -73,17 +74,11 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has enough of it, as in `onnx-run … | head`.
-        Err(error) if is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("onnx-run: {error:#}");
+            eprintln!("onnx-run: {}", arrayjit::message_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
-}
-
-fn is_closed(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn inspect(path: &Path) -> Result<()> {
