@@ -20,7 +20,6 @@
 //!
 //! `mybackend-bench --backend mybackend --smoke` then checks every case on it, and without `--smoke` times
 //! them. `--help` lists the options.
-#![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
 mod arrays;
 mod case;
@@ -47,7 +46,12 @@ mod sample;
 mod streams;
 mod tuned;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _, stdout},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use arrayjit::{Backend, Settings, profile::Profile};
@@ -131,11 +135,18 @@ struct Cli {
 pub fn main() -> ExitCode {
     match run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has enough of it, as in `benches … | head`. The signal that ends other
+        // programs then would end this one too when the process of a peer dies.
+        Err(error) if is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", arrayjit::message_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Measures as the arguments say, of which the first is the name of the program. Arguments that are settings
@@ -153,7 +164,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 fn measure_all(cli: &Cli) -> Result<()> {
     if !cli.scaling.is_empty() {
         let reports = cli.scaling.iter().map(|file| report::read(file)).collect::<Result<_>>()?;
-        print!("{}", report::scaling::table(reports));
+        write!(stdout(), "{}", report::scaling::table(reports))?;
         return Ok(());
     }
     let earlier = cli.against.as_deref().map(report::read).transpose()?;
@@ -166,7 +177,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
     }
     let measuree = MeasuredDevice::of(&backend);
     if cli.describe {
-        println!("{measuree}");
+        writeln!(stdout(), "{measuree}")?;
         return Ok(());
     }
     let gpu = device::cuda_ordinal(&backend);
@@ -184,18 +195,18 @@ fn measure_all(cli: &Cli) -> Result<()> {
     if let Some(earlier) = &earlier {
         earlier.check_comparable(&measuree)?;
     }
-    println!("{measuree}: {} thread(s)", cli.threads);
+    writeln!(stdout(), "{measuree}: {} thread(s)", cli.threads)?;
     let machine = measuree.is_host.then(|| machine::Machine::measure(cli.threads, cli.smoke));
-    machine.iter().for_each(|machine| println!("{machine}"));
+    machine.iter().try_for_each(|machine| writeln!(stdout(), "{machine}"))?;
     let roofline = match &machine {
         Some(machine) => machine.roofline(&backend, cli.threads, cli.smoke),
         None => measuree.is_gpu().then(|| backend.roofline()).flatten(),
     };
-    roofline.iter().for_each(|roofline| println!("{roofline}"));
+    roofline.iter().try_for_each(|roofline| writeln!(stdout(), "{roofline}"))?;
     let limits = machine.as_ref().zip(roofline.as_ref());
     let roofline_of_bytes = limits.and_then(|(machine, roofline)| machine.roofline_of_bytes(roofline));
     let overhead = Overhead::measure(&backend)?;
-    println!("{overhead}");
+    writeln!(stdout(), "{overhead}")?;
     let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
     let rivals = rivals::open(&cli.peers, backend.settings())?;
     let tuned = cli.tune.as_deref().map(|file| TunedBackend::open(file, &backend)).transpose()?;
@@ -212,7 +223,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
     results.set_roofline(roofline.clone());
     if cli.idle && results.is_about_host() {
         let idle = idle::IdleCost::measure(&backend)?;
-        idle.iter().for_each(|idle| println!("{idle}"));
+        idle.iter().try_for_each(|idle| writeln!(stdout(), "{idle}"))?;
         results.set_idle(idle);
     }
     if let Some(file) = cli.json.as_deref().filter(|file| cli.resume && file.exists()) {
@@ -226,8 +237,10 @@ fn measure_all(cli: &Cli) -> Result<()> {
         results.add_tuned();
     }
 
-    println!("{}", results.heading());
-    results.in_order().for_each(|(name, measured)| println!("{}", results.line(name, measured, None)));
+    writeln!(stdout(), "{}", results.heading())?;
+    for (name, measured) in results.in_order() {
+        writeln!(stdout(), "{}", results.line(name, measured, None))?;
+    }
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
     let roofline = roofline.as_ref();
     let (backend, rivals) = (&backend, &rivals[..]);
@@ -259,10 +272,10 @@ fn measure_all(cli: &Cli) -> Result<()> {
         write(&results)?;
         match measure() {
             Ok((measured, profile)) => {
-                println!("{}", results.line(name, &measured, earlier.as_ref()));
-                profile.iter().for_each(|profile| print!("{}", profile.to_table()));
+                writeln!(stdout(), "{}", results.line(name, &measured, earlier.as_ref()))?;
+                profile.iter().try_for_each(|profile| write!(stdout(), "{}", profile.to_table()))?;
                 for (peer, error) in &measured.failed_peers {
-                    println!("{name:<24} peer `{peer}` FAILED: {error}");
+                    writeln!(stdout(), "{name:<24} peer `{peer}` FAILED: {error}")?;
                     failures.push(format!("{name} of peer {peer}"));
                 }
                 results.insert(name, measured);
@@ -272,7 +285,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
                 }
             }
             Err(error) if cli.keep_going => {
-                println!("{name:<24} FAILED: {error:#}");
+                writeln!(stdout(), "{name:<24} FAILED: {error:#}")?;
                 failures.push(name.to_owned());
             }
             Err(error) => return Err(error),
@@ -292,8 +305,8 @@ fn measure_all(cli: &Cli) -> Result<()> {
     if is_data_parallel {
         report(data_parallel::NAME, &mut || Ok((data_parallel::measure(backend, threads, effort)?, None)))?;
     }
-    print!("{}", results.costs());
-    print!("{}", results.summary());
+    write!(stdout(), "{}", results.costs())?;
+    write!(stdout(), "{}", results.summary())?;
     if let Some(path) = &cli.kernels_page {
         std::fs::write(path, Profile::page(&profiles))
             .with_context(|| format!("writing {}", path.display()))?;
@@ -305,7 +318,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
         results.write_page(path)?;
     }
     if cli.record {
-        println!("recorded in {}", results.record()?.display());
+        writeln!(stdout(), "recorded in {}", results.record()?.display())?;
     }
     ensure!(failures.is_empty(), "{} case(s) failed: {}", failures.len(), failures.join(", "));
     Ok(())

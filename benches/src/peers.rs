@@ -135,7 +135,8 @@ fn open_cublas(device: Option<u32>) -> Result<Option<Box<dyn Peer>>> {
     match cublas::Cublas::open(ordinal)? {
         Ok(peer) => Ok(Some(Box::new(peer))),
         Err(missing) => {
-            println!("peer `cublas` is left out: {missing}");
+            use std::io::Write as _;
+            writeln!(std::io::stdout(), "peer `cublas` is left out: {missing}")?;
             Ok(None)
         }
     }

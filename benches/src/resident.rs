@@ -9,7 +9,7 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{Write as _, stdout},
     process::{Command, Stdio},
 };
 
@@ -60,8 +60,7 @@ pub(crate) fn print_peak(backend: &Backend, cases: &[Case], name: &str) -> Resul
     let linked = loaded.link()?;
     (0..RUNS).try_for_each(|_| linked.run_again().map(drop))?;
     let peak_bytes = status("VmHWM:")? - idle;
-    println!("{}", serde_json::to_string(&PeakLine { peak_bytes })?);
-    Ok(())
+    Ok(writeln!(stdout(), "{}", serde_json::to_string(&PeakLine { peak_bytes })?)?)
 }
 
 /// Runs one case in this process, and writes a line on standard error after compilation and after each run.

@@ -72,8 +72,9 @@ impl Python {
 
     fn ask(&mut self, request: &Value) -> Result<Answer> {
         let requests = self.requests.as_mut().context("a process without input")?;
-        writeln!(requests, "{request}").with_context(|| format!("asking peer `{}`", self.name))?;
-        requests.flush()?;
+        if let Err(error) = writeln!(requests, "{request}").and_then(|()| requests.flush()) {
+            bail!("asking peer `{}`: {error}", self.name);
+        }
         self.answer()
     }
 
