@@ -89,7 +89,7 @@ pub enum SuggestedStreams {
 /// The widest vectors of CPU code. All widths give the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VectorSetting {
-    /// The machine's widest vectors of at most 256 bits, or of 512 bits for the code that is faster with them.
+    /// The machine's widest vectors of at most 256 bits, or of 512 bits for code that is faster with them.
     #[default]
     #[serde(rename = "auto")]
     Auto,
@@ -108,8 +108,8 @@ pub enum VectorSetting {
     /// 256-bit vectors, and 512-bit vectors for convolutions. An error on machines without AVX-512.
     #[serde(rename = "mixed")]
     Mixed,
-    /// 512-bit vectors, and products of 8-bit integers by AMX if Linux permits it, which narrower vectors rule
-    /// out. An error on machines without AVX-512.
+    /// 512-bit vectors, and products of 8-bit integers by AMX if Linux permits it, which is not used with
+    /// narrower vectors. An error on machines without AVX-512.
     #[serde(rename = "avx512")]
     Avx512,
 }
