@@ -45,8 +45,9 @@ pub enum VectorWidth {
     Neon,
     /// 256-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx2,
-    /// [`VectorWidth::Avx2`], and 512-bit vectors for convolutions and other products whose operands have
-    /// bounds: for processors that compute the halves of such vectors one after the other.
+    /// [`VectorWidth::Avx2`], and 512-bit vectors for programs of much arithmetic and few accesses to memory,
+    /// and for convolutions and other products whose operands have bounds: for processors that compute the
+    /// halves of such vectors one after the other.
     Mixed,
     /// 512-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx512,

@@ -105,7 +105,8 @@ pub enum VectorSetting {
     /// 256-bit vectors. An error on machines without AVX2.
     #[serde(rename = "avx2")]
     Avx2,
-    /// 256-bit vectors, and 512-bit vectors for convolutions. An error on machines without AVX-512.
+    /// 256-bit vectors, and 512-bit vectors for convolutions and for kernels of much arithmetic. An error on
+    /// machines without AVX-512.
     #[serde(rename = "mixed")]
     Mixed,
     /// 512-bit vectors, and products of 8-bit integers by AMX if Linux permits it, which is not used with

@@ -16,6 +16,7 @@ mod expr;
 mod locals;
 mod memory;
 mod ops;
+mod program_width; // the instruction set of a program
 mod reason;
 mod repr;
 mod stmt;
@@ -27,13 +28,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use codegen_core::Kernel;
 use codegen_core::emit::{LinearValue, ScratchLayout};
 use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, LoweredRoutine};
-use vector_asm::{Index, Isa, Value, VectorCode, VectorProgram, VectorType};
+use vector_asm::{Index, Value, VectorCode, VectorProgram};
 
 use crate::caps::{ALIGNMENT, last_cache_bytes};
 use crate::options::VectorWidth;
 use build::ProgramBuilder;
 pub(crate) use epilogue::epilogue;
 use locals::LocalStorage;
+use program_width::{mixed, narrowed};
 pub(crate) use reason::{BailoutReason, Result};
 
 /// A kernel as a vector program.
@@ -62,18 +64,12 @@ pub(crate) fn streams(kernel: &Kernel, target: Target) -> bool {
 pub(crate) fn assemble(kernel: &Kernel, width: VectorWidth, target: Target) -> Result<Assembled> {
     let isa = width.isa().ok_or(BailoutReason::Off)?;
     let Translated { program, scratch_bytes } = translate(kernel, target)?;
-    let code = vector_asm::compile(&program, narrowed(isa, &program))?;
+    let isa = match width {
+        VectorWidth::Mixed => mixed(&program, kernel.abi().launch.extent),
+        _ => narrowed(isa, &program),
+    };
+    let code = vector_asm::compile(&program, isa)?;
     Ok(Assembled { program, code, scratch_bytes })
-}
-
-/// The instruction set for a program: that of 256 bits if no value has more, because instructions on the
-/// halves of wide registers are longer, and transposes on them take more steps.
-fn narrowed(isa: Isa, program: &VectorProgram) -> Isa {
-    let fits = |value: &VectorType| value.lanes * value.element.bytes() <= 256 / 8;
-    match isa {
-        Isa::Avx512 if program.values.iter().chain(&program.variables).all(fits) => Isa::Avx2,
-        isa => isa,
-    }
 }
 
 /// The properties of this CPU.

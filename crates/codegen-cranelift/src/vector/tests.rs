@@ -9,7 +9,7 @@ use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Expr, LoweredRoutine, walk};
 use scheduling::{ScheduleOptions, legalize, schedule};
 use tnode::Scalar;
-use vector_asm::{EvaluationState, Isa, LaneType, VectorAddress, VectorBuilder, VectorType, evaluate};
+use vector_asm::{EvaluationState, evaluate};
 
 use super::{Result, Target, translate};
 use crate::caps::host_caps;
@@ -151,16 +151,4 @@ fn large_nodes_that_are_only_written_are_streamed() {
         !text(2 * half, Access::ReadWrite, "%0[32*i0 + i1] + 1.0f32").contains("streaming"),
         "it was read"
     );
-}
-
-#[test]
-fn programs_that_fill_no_wide_vector_have_instructions_of_256_bits() {
-    let isa_of = |lanes| {
-        let mut builder = VectorBuilder::new();
-        let place = VectorAddress::at(0, LaneType::F32);
-        let value = builder.load(place.clone(), VectorType::new(LaneType::F32, lanes));
-        builder.store(place, value);
-        super::narrowed(Isa::Avx512, &builder.finish())
-    };
-    assert_eq!([1, 8, 9, 16].map(isa_of), [Isa::Avx2, Isa::Avx2, Isa::Avx512, Isa::Avx512]);
 }
