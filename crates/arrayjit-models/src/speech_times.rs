@@ -106,7 +106,8 @@ mod tests {
     /// The expected values come from `_retrieve_segment` of transformers 5.
     #[test]
     fn texts_are_split_at_pairs_of_times() {
-        let cases: [(&[u32], &[(usize, usize, usize)], Option<usize>); 8] = [
+        type Case<'a> = (&'a [u32], &'a [(usize, usize, usize)], Option<usize>);
+        let cases: [Case<'_>; 8] = [
             (&[100, 1, 2, 105], &[(0, 5, 4)], None),
             (&[100, 1, 2], &[(0, 30, 3)], None),
             (&[100], &[(0, 30, 1)], None),
