@@ -95,7 +95,8 @@ impl SessionOptions {
 /// The sets of shapes whose runs are counted.
 const MOST_COUNTED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
-/// Models that halve their axes some times, and add what they double again, need multiples of a power of two.
+/// The multiple that an error suggests: models that halve their axes some times, and add what they double
+/// again, need multiples of a power of two.
 const STEP: usize = 32;
 
 /// The bound of a dimension for a report, if no option gives one.

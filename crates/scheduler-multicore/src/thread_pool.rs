@@ -199,7 +199,10 @@ impl<W: Splittable> ThreadPool<W> {
         if is_short && !is_awake() && self.alone.fetch_add(1, Ordering::Relaxed) < MAX_ALONE {
             return false;
         }
-        self.alone.store(0, Ordering::Relaxed);
+        // As a rule it is 0 already, and streams that run at once would contend for its cache line.
+        if self.alone.load(Ordering::Relaxed) > 0 {
+            self.alone.store(0, Ordering::Relaxed);
+        }
         true
     }
 
