@@ -19,6 +19,7 @@ use crate::common::plan_temporaries::plan_temporaries;
 use crate::common::propagate_copies::propagate_copies;
 use crate::common::propagate_initializers::propagate_initializers;
 use crate::cpu::block_rows::block_rows;
+use crate::cpu::bound_masks::bound_masks;
 use crate::cpu::contract_arrays::contract_arrays;
 use crate::cpu::fold_storage::{fold_lifetimes, fold_storage};
 use crate::cpu::forward_stores::forward_stores;
@@ -55,6 +56,7 @@ pub const PASS_NAMES: &[&str] = &[
     "expand_scalars",
     "initialize_locals",
     "normalize_loops",
+    "bound_masks",
     "permute_axes",
     "split_triangles",
     "make_numerics_explicit",
@@ -144,6 +146,8 @@ fn cpu_pipeline(
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
     in_regions!(runner, normalize_loops);
+    // Nests whose masks discard what is beyond a diagonal end there, if one of them is a matmul.
+    in_regions!(runner, bound_masks);
     // The last axis of a local node is the one along which most nests walk.
     in_regions!(runner, permute_axes);
     // Nests over large triangles are nests over squares and small triangles.

@@ -2,6 +2,7 @@
 
 // Passes, in the order of the pipeline.
 pub(crate) mod block_rows;
+pub(crate) mod bound_masks;
 pub(crate) mod contract_arrays;
 pub(crate) mod fold_storage;
 pub(crate) mod forward_stores;

@@ -7,6 +7,7 @@ mod fma;
 mod gpu;
 mod legalize;
 mod lifetimes;
+mod masks;
 mod nests;
 mod programs;
 mod random;
