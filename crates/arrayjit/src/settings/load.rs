@@ -7,9 +7,10 @@ use std::{
 };
 
 use config::{Config, ConfigError, File, FileFormat, Map, Source, Value};
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
 use super::{
-    Settings,
+    FallbackSetting, NumericClass, Settings, SuggestedStreams, TensorCoreSetting, VectorSetting,
     dump::{pass_names, unknown_pass},
     removed,
 };
@@ -119,7 +120,9 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsErro
             unknown.push(format!("setting {key} (from {origin})"));
         }
     }
-    let settings = read(&builder.build()?)?;
+    let config = builder.build()?;
+    check_words(&config, &origins)?;
+    let settings = read(&config)?;
     if let Some(pass) = unknown_pass(&settings.debugging.dump) {
         let origin = origins.get("dump").map_or("nowhere", String::as_str);
         let known: Vec<_> = pass_names().collect();
@@ -128,6 +131,27 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsErro
     }
     unknown.sort();
     Ok(LoadedSettings { settings, unknown, origins: origins.into_iter().collect() })
+}
+
+/// Checks the settings whose values are words. The error that `config` has for other words names our types and
+/// neither the words nor the origin.
+fn check_words(config: &Config, origins: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+    fn check<T: DeserializeOwned>(word: &str) -> Result<(), serde::de::value::Error> {
+        T::deserialize(word.into_deserializer()).map(drop)
+    }
+    type Check = fn(&str) -> Result<(), serde::de::value::Error>;
+    let settings: [(&str, Check); 5] = [
+        ("numerics", check::<NumericClass>),
+        ("vector", check::<VectorSetting>),
+        ("fallback", check::<FallbackSetting>),
+        ("streams", check::<SuggestedStreams>),
+        ("tensor_cores", check::<TensorCoreSetting>),
+    ];
+    settings.into_iter().try_for_each(|(key, check)| {
+        let origin = origins.get(key).map_or("nowhere", String::as_str);
+        let explained = |error| ConfigError::Message(format!("setting {key} (from {origin}): {error}"));
+        check(&config.get_string(key)?).map_err(explained)
+    })
 }
 
 /// Reads every setting from `config`, which has a value for each key. Each group is read by itself, because
@@ -200,10 +224,7 @@ fn from_argument(arg: &str) -> Option<(String, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{NumericClass, SuggestedStreams, VectorSetting},
-        *,
-    };
+    use super::*;
 
     fn strings(args: &[&str]) -> Vec<String> {
         args.iter().map(|s| (*s).to_string()).collect()
@@ -238,6 +259,24 @@ mod tests {
         let (key, origin) = &loaded.origins[2];
         assert_eq!(key, "vector");
         assert!(origin.ends_with("arrayjit.toml"), "{origin}");
+    }
+
+    #[test]
+    fn a_word_that_is_no_value_is_reported_with_its_origin_and_the_words_that_are() {
+        for key in ["numerics", "vector", "fallback", "streams", "tensor_cores"] {
+            let variable = format!("ARRAYJIT_{}", key.to_uppercase());
+            let error =
+                load_layers(strings(&[]), &[], env(&[(&variable, "wrong")]), Path::new("/")).unwrap_err();
+            let begin =
+                format!("settings: setting {key} (from environment variable {variable}): unknown variant");
+            let message = error.to_string();
+            assert!(message.starts_with(&begin) && message.contains("expected one of `"), "{message}");
+        }
+        let level = load_layers(strings(&["--arrayjit-debug=300"]), &[], [], Path::new("/")).unwrap_err();
+        assert!(level.to_string().contains("300 is not below 256"), "{level}");
+        let folder = folder_with("vector = 512\n");
+        let message = load_layers(strings(&[]), &[], [], folder.path()).unwrap_err().to_string();
+        assert!(message.contains("arrayjit.toml") && message.contains("`512`"), "{message}");
     }
 
     #[test]

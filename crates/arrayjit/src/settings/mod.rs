@@ -13,7 +13,7 @@
 //! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions. The key
 //! of a setting that is gone is an error, which says what replaces it.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 mod dump; // the filter of dumps
 mod load; // arguments, environment and file
@@ -125,6 +125,7 @@ pub struct GpuSettings {
 pub struct DebugSettings {
     /// How much to print on standard error, 0 to 7; see `docs/debugging.md`.
     #[serde(rename = "debug")]
+    #[serde(deserialize_with = "byte")]
     pub level: u8,
     /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for
     /// none.
@@ -190,4 +191,10 @@ impl Settings {
         let defaults = serde_json::to_value(Settings::default()).unwrap_or_default();
         defaults.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
     }
+}
+
+/// Reads a number below 256; the deserializer of `config` would take it modulo 256.
+fn byte<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    let number = u64::deserialize(from)?;
+    u8::try_from(number).map_err(|_| D::Error::custom(format!("{number} is not below 256")))
 }
