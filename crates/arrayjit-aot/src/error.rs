@@ -20,12 +20,15 @@ pub enum AotError {
     NoLevel { library: String },
     /// The name of a library or routine is no identifier of both Rust and C, or is taken.
     #[error(
-        "`{name}` cannot name a {what}: expected a new one of a-z, 0-9 and `_` that begins with a letter"
+        "`{name}` cannot name a {what}: expected a new name of a-z, 0-9 and `_` that begins with a letter and is no word of Rust or C"
     )]
     Name { what: &'static str, name: String },
     /// Code cannot be generated for the target.
-    #[error(transparent)]
-    Codegen(#[from] CodegenError),
+    #[error("{}", match source {
+        CodegenError::Failed { message, .. } => message.clone(),
+        other => other.to_string(),
+    })]
+    Codegen { source: CodegenError },
     /// The backend of the target cannot be opened.
     #[error(transparent)]
     Open(Box<arrayjit::OpenError>),
@@ -40,6 +43,9 @@ pub enum AotError {
     /// A routine has no entry.
     #[error("routine `{routine}`: {source}")]
     Entry { routine: String, source: Box<EntryError> },
+    /// A routine has no results.
+    #[error("routine `{routine}` writes no array: it has no results, or they have no elements")]
+    Empty { routine: String },
     /// A routine has other arrays or sizes for one level than for another.
     #[error("routine `{routine}` takes other arrays or sizes at level `{level}` than at `{first}`")]
     Levels { routine: String, first: ObjectLevel, level: ObjectLevel },

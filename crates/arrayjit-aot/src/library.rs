@@ -1,7 +1,7 @@
 //! Routines for a target, compiled one after the other.
 
 use std::error::Error;
-use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use codegen_cranelift::object::{
     self, NodePlace, ObjectFormat, ObjectFunction, ObjectLevel, ObjectModule, ObjectTarget,
 };
 use device_runtime::NullDevice;
+use tnode::PartialFile;
 
 use crate::constants::{ConstantPlace, Constants};
 use crate::error::AotError;
@@ -226,14 +227,18 @@ impl Library {
     /// # Errors
     ///
     /// [`AotError::Name`], [`AotError::Compile`] with the error of `compile`, [`AotError::Fallback`] and
-    /// [`AotError::Entry`] for programs that need the runtime, [`AotError::Levels`], and errors of constants.
+    /// [`AotError::Entry`] for programs that need the runtime, [`AotError::Empty`] for those without results,
+    /// [`AotError::Levels`], and errors of constants.
     /// The library is unchanged then.
     pub fn add<E: Into<Box<dyn Error + Send + Sync>>>(
         &mut self,
         name: &str,
         mut compile: impl FnMut(&Backend) -> Result<CompiledProgram, E>,
     ) -> Result<&LibraryRoutine, AotError> {
-        if !signature::is_name(name) || self.routines.iter().any(|routine| routine.name == name) {
+        // `f_arm64` would have the symbol of the entry of `f`.
+        let is_entry = ObjectLevel::ALL.into_iter().any(|level| name.ends_with(&level_suffix(level)));
+        let is_taken = self.routines.iter().any(|routine| routine.name == name);
+        if !signature::is_name(name) || is_entry || is_taken {
             return Err(AotError::Name { what: "routine", name: name.to_owned() });
         }
         let mut routine: Option<LibraryRoutine> = None;
@@ -261,8 +266,7 @@ impl Library {
 
     /// The name of a routine's entry for a level: `signal_scale_x86_64_v3`.
     pub(crate) fn entry_name(&self, routine: &LibraryRoutine, target: &ObjectTarget) -> String {
-        let level = target.level().to_string().replace('-', "_");
-        format!("{}_{}_{level}", self.name, routine.name)
+        format!("{}_{}{}", self.name, routine.name, level_suffix(target.level()))
     }
 
     /// The bytes of the object file.
@@ -315,7 +319,8 @@ impl Library {
         self.routines.iter().map(|routine| routine.thread_bytes).max().unwrap_or(0)
     }
 
-    /// Writes the files of the library into a folder, under its name.
+    /// Writes the files of the library into a folder, under its name. If one cannot be written, none is
+    /// there.
     ///
     /// # Errors
     ///
@@ -323,21 +328,44 @@ impl Library {
     pub fn write(&self, folder: impl AsRef<Path>) -> Result<LibraryFiles, AotError> {
         let folder = folder.as_ref();
         let extension = if self.targets[0].format() == ObjectFormat::Coff { "obj" } else { "o" };
-        let put = |extension: &str, content: &[u8]| {
-            let path = folder.join(format!("{}.{extension}", self.name));
-            match fs::write(&path, content) {
-                Ok(()) => Ok(path),
-                Err(source) => Err(AotError::Write { path, source }),
-            }
-        };
         let constants = self.constants();
-        Ok(LibraryFiles {
-            object: put(extension, &self.object()?)?,
-            rust_module: put("rs", self.rust_module().as_bytes())?,
-            c_header: put("h", self.c_header().as_bytes())?,
-            constants: if constants.is_empty() { None } else { Some(put("constants", constants)?) },
-        })
+        let path = |extension: &str| folder.join(format!("{}.{extension}", self.name));
+        let files = LibraryFiles {
+            object: path(extension),
+            rust_module: path("rs"),
+            c_header: path("h"),
+            constants: (!constants.is_empty()).then(|| path("constants")),
+        };
+        let (object, module, header) = (self.object()?, self.rust_module(), self.c_header());
+        let mut contents = vec![
+            (&files.object, &*object),
+            (&files.rust_module, module.as_bytes()),
+            (&files.c_header, header.as_bytes()),
+        ];
+        contents.extend(files.constants.iter().map(|path| (path, constants)));
+        write_all(&contents)?;
+        Ok(files)
     }
+}
+
+/// The end of the names of entries for a level: `_x86_64_v3`.
+fn level_suffix(level: ObjectLevel) -> String {
+    format!("_{}", level.to_string().replace('-', "_"))
+}
+
+/// Writes files, which get their names when all of them are on disk.
+fn write_all(contents: &[(&PathBuf, &[u8])]) -> Result<(), AotError> {
+    let failed = |path: &Path, source| AotError::Write { path: path.to_owned(), source };
+    let mut files = Vec::new();
+    for (path, content) in contents {
+        if path.is_dir() {
+            return Err(failed(path, io::ErrorKind::IsADirectory.into()));
+        }
+        let mut file = PartialFile::create(path).map_err(|error| failed(path, error))?;
+        file.file().write_all(content).map_err(|error| failed(path, error))?;
+        files.push((path, file));
+    }
+    files.into_iter().try_for_each(|(path, file)| file.finish().map_err(|error| failed(path, error)))
 }
 
 impl LibraryRoutine {
@@ -371,7 +399,7 @@ impl LibraryRoutine {
 
 /// The backend that compiles for a target.
 fn backend(target: &ObjectTarget) -> Result<Backend, AotError> {
-    let codegen = object::object_codegen(target.clone())?;
+    let codegen = object::object_codegen(target.clone()).map_err(|source| AotError::Codegen { source })?;
     let device = Device::new(Arc::new(NullDevice::new()), 0);
     Backend::from_parts("aot", BackendParts::new(Arc::new(codegen), device), &Settings::default())
         .map_err(|error| AotError::Open(Box::new(error)))
@@ -413,6 +441,9 @@ impl RoutineCompiler<'_> {
         let symbols = code.schedule().symbols().to_vec();
         let (name, target) = (self.name.to_owned(), self.target);
         let NodePlaces { arrays, places, arena_bytes } = self.places(program, code)?;
+        if arrays.iter().all(|array| !array.is_written) {
+            return Err(AotError::Empty { routine: name });
+        }
         let entry = object::entry(target, code, &places);
         let entry =
             entry.map_err(|source| AotError::Entry { routine: name.clone(), source: Box::new(source) })?;

@@ -156,7 +156,8 @@ fn identifier(name: &str) -> String {
     }
 }
 
-/// Words of Rust or C that name no parameter, and the names that generated functions have themselves.
+/// Words of Rust or C that name no parameter, types and macros of C compilers, and the names that generated
+/// code has itself.
 const RESERVED: &[&str] = &[
     "abstract",
     "alignas",
@@ -164,6 +165,7 @@ const RESERVED: &[&str] = &[
     "arena",
     "args",
     "as",
+    "asm",
     "async",
     "auto",
     "await",
@@ -197,8 +199,13 @@ const RESERVED: &[&str] = &[
     "in",
     "inline",
     "int",
+    "int16_t",
+    "int32_t",
+    "int64_t",
+    "int8_t",
     "let",
     "level",
+    "linux",
     "long",
     "loop",
     "macro",
@@ -206,6 +213,7 @@ const RESERVED: &[&str] = &[
     "mod",
     "move",
     "mut",
+    "new",
     "nullptr",
     "override",
     "priv",
@@ -219,9 +227,11 @@ const RESERVED: &[&str] = &[
     "signed",
     "sizeof",
     "static",
+    "static_assert",
     "struct",
     "super",
     "switch",
+    "thread_local",
     "threads",
     "trait",
     "true",
@@ -229,7 +239,13 @@ const RESERVED: &[&str] = &[
     "type",
     "typedef",
     "typeof",
+    "typeof_unqual",
+    "uint16_t",
+    "uint32_t",
+    "uint64_t",
+    "uint8_t",
     "union",
+    "unix",
     "unsafe",
     "unsigned",
     "unsized",

@@ -152,7 +152,7 @@ impl Dimensions {
             .iter()
             .find(|(name, bound)| **bound == 0 || all.iter().all(|known| known.name != **name));
         if let Some((name, bound)) = unknown {
-            return Err(misfit(name, format!("the bound {bound}"), all.iter().map(|known| &*known.name)));
+            return Err(misfit(name, *bound, all.iter().map(|known| &*known.name)));
         }
         let runs = LruCache::new(MOST_COUNTED);
         let (bounds, exact, stepped) = Default::default();
@@ -328,14 +328,15 @@ impl Dimensions {
     }
 }
 
-/// The error of a size of 0, or for none of the dimensions that the model leaves open.
-fn misfit<'n>(name: &str, found: String, open: impl Iterator<Item = &'n str>) -> OnnxError {
-    let names = open.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let expected = match names.is_empty() {
-        true => "but the model leaves no dimension open".to_owned(),
-        false => format!("expected one of 1 or more for one of {names}"),
+/// The error of a size or bound of 0, or for none of the dimensions that the model leaves open.
+fn misfit<'n>(name: &str, size: usize, open: impl Iterator<Item = &'n str>) -> OnnxError {
+    let names = open.map(|name| format!("`{name}`")).collect::<Vec<_>>();
+    let problem = match &*names {
+        [] => "the model leaves no dimension open".to_owned(),
+        names if size > 0 => format!("the model does not leave it open, but {}", names.join(", ")),
+        _ => format!("it is given {size}, expected 1 or more"),
     };
-    OnnxError::invalid(format!("dimension `{name}`"), format!("{found}, {expected}"))
+    OnnxError::invalid(format!("dimension `{name}`"), problem)
 }
 
 /// The types and axes of the inputs with these sizes of the dimensions that the model leaves open.
@@ -350,12 +351,12 @@ pub(crate) fn signature_with(
     for (name, size) in sizes {
         let (DimensionSize::Fixed(most) | DimensionSize::UpTo(most)) = *size;
         if most == 0 || dimensions.names().all(|other| other != name) {
-            return Err(misfit(name, format!("the size {most}"), dimensions.names()));
+            return Err(misfit(name, most, dimensions.names()));
         }
     }
     let signature = inputs.iter().map(|info| {
         let open = |problem: &str| OnnxError::Input { name: info.name.clone(), problem: problem.into() };
-        let dtype = info.dtype.ok_or_else(|| open("has no type"))?;
+        let dtype = info.dtype.ok_or_else(|| open("has no type of an array's elements"))?;
         let dims = info.dims.as_ref().ok_or_else(|| open("has no number of axes"))?;
         let extent = |(at, dim): (usize, &Dim)| match (dim, dimensions.find(info, at)) {
             (Dim::Known(size), _) => Ok(Extent::from(*size)),

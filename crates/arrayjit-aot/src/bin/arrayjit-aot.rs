@@ -2,11 +2,12 @@
 //! and a C header.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks to its user")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use arrayjit_aot::{ConstantPlace, Library, LibraryRoutine, ObjectLevel};
+use arrayjit_aot::{AotError, ConstantPlace, Library, LibraryRoutine, ObjectLevel};
 use arrayjit_onnx::{DimensionSize, Model};
 use clap::{Parser, ValueEnum};
 
@@ -68,21 +69,33 @@ fn run(cli: &Cli) -> Result<()> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let stem = source.file_stem().map(|stem| stem.to_string_lossy().chars().map(plain).collect());
     let name = cli.name.clone().or(stem).context("the source has no name: give --name")?;
+    let unnamed = || format!("{}: give --name", source.display());
     let triple = cli.target.clone().unwrap_or_else(|| target_lexicon::HOST.to_string());
     let place = match cli.constants {
         PlaceArg::Object => ConstantPlace::Object,
         PlaceArg::File => ConstantPlace::File,
     };
     let library = match &*cli.levels {
-        [] => Library::new(&name, &triple)?,
-        levels => Library::with_levels(&name, &triple, levels)?,
+        [] => Library::new(&name, &triple),
+        levels => Library::with_levels(&name, &triple, levels),
     };
+    let library = match library {
+        Err(error @ AotError::Name { .. }) if cli.name.is_none() => return Err(error).with_context(unnamed),
+        library => library?,
+    };
+    if cli.products && !cli.levels.is_empty() && cli.levels.iter().all(|&level| level == ObjectLevel::X86V2) {
+        bail!("--products: code for level `{}` calls none", ObjectLevel::X86V2);
+    }
     let library = if cli.products { library.with_products() } else { library };
     let mut library = library.with_constants_in(place);
-    add(&mut library, cli)?;
-    std::fs::create_dir_all(&cli.output).with_context(|| cli.output.display().to_string())?;
+    add(&mut library, cli).with_context(|| format!("cannot compile {}", source.display()))?;
+    let output = cli.output.display();
+    std::fs::create_dir_all(&cli.output).with_context(|| format!("cannot make the folder {output}"))?;
     let files = library.write(&cli.output)?;
     library.routines().iter().for_each(show);
+    if library.calls_products() {
+        println!("the program needs the feature `products` of arrayjit-rt");
+    }
     println!("arena: {} bytes", library.arena_bytes());
     let written = [files.object, files.rust_module, files.c_header];
     written.iter().chain(&files.constants).try_for_each(|path| report(path))
@@ -92,16 +105,25 @@ fn run(cli: &Cli) -> Result<()> {
 fn add(library: &mut Library, cli: &Cli) -> Result<()> {
     let source = &cli.source;
     if source.extension().is_some_and(|extension| extension == "onnx") {
-        let model = Model::load(source).with_context(|| source.display().to_string())?;
-        library.add_onnx(&cli.routine, &model, &cli.sizes.iter().cloned().collect())?;
+        library.add_onnx(&cli.routine, &Model::load(source)?, &sizes(cli)?)?;
         return Ok(());
     }
     if let Some((size, _)) = cli.sizes.first() {
-        bail!("--size {size}: only ONNX models leave dimensions open, and {} is a program", source.display());
+        bail!("--size {size}: only ONNX models leave dimensions open, and this is a program");
     }
-    let text = std::fs::read_to_string(source).with_context(|| source.display().to_string())?;
-    library.add_text(&cli.routine, &text, &[])?;
+    library.add_text(&cli.routine, &std::fs::read_to_string(source)?, &[])?;
     Ok(())
+}
+
+/// The sizes of open dimensions by name.
+fn sizes(cli: &Cli) -> Result<BTreeMap<String, DimensionSize>> {
+    let mut sizes = BTreeMap::new();
+    for (name, size) in &cli.sizes {
+        if sizes.insert(name.clone(), *size).is_some() {
+            bail!("--size {name}: the dimension has two sizes, expected one");
+        }
+    }
+    Ok(sizes)
 }
 
 fn show(routine: &LibraryRoutine) {
@@ -122,11 +144,18 @@ fn report(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What a size of a dimension looks like.
+const SIZE_FORMS: &str = "expected NAME=SIZE or NAME<=SIZE";
+
 fn named_size(text: &str) -> Result<(String, DimensionSize), String> {
     let bound = text.rsplit_once("<=").map(|(name, size)| (name, size, true));
     let exact = || text.rsplit_once('=').map(|(name, size)| (name, size, false));
-    let (name, size, is_bound) = bound.or_else(exact).ok_or("expected NAME=SIZE or NAME<=SIZE")?;
-    let size = size.trim().parse().map_err(|_| format!("`{size}` is no size of an axis"))?;
+    let (name, size, is_bound) = bound.or_else(exact).ok_or(SIZE_FORMS)?;
+    let (name, size) = (name.trim(), size.trim());
+    if name.is_empty() || name.ends_with(['<', '>']) {
+        return Err(SIZE_FORMS.to_owned());
+    }
+    let size = size.parse().map_err(|_| format!("`{size}` is no size of an axis"))?;
     let size = if is_bound { DimensionSize::UpTo(size) } else { DimensionSize::Fixed(size) };
-    Ok((name.trim().to_owned(), size))
+    Ok((name.to_owned(), size))
 }

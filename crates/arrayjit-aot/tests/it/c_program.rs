@@ -30,7 +30,8 @@ static int check(void) {
     }
     if (tone_step(level, x, y, 9, arena, 0) != 1) return 13;
     if (tone_step(level, x, y + 1, 8, arena, 0) != -1) return 14;
-    return tone_step(7, x, y, 8, arena, 0) == -2 ? 0 : 15;
+    if (tone_step(level, x, y, 8, arena + 1, 0) != -1) return 15;
+    return tone_step(7, x, y, 8, arena, 0) == -2 ? 0 : 16;
 }
 "#;
 
@@ -66,7 +67,9 @@ int main(void) {
     if (tone_rows(tone_level(), in, once, arena, 0) != 0) return 20;
     if (tone_rows(tone_level(), in, divided, arena, &threads) != 0) return 21;
     if (memcmp(once, divided, sizeof once) != 0 || once[2047] == 0) return 22;
-    return tasks > 0 ? check() : 23;
+    threads.scratch = scratch + 1;
+    if (TONE_THREAD_BYTES > 0 && tone_rows(tone_level(), in, divided, arena, &threads) != -1) return 23;
+    return tasks > 0 ? check() : 24;
 }
 "#;
 
@@ -95,6 +98,11 @@ fn c_programs_call_routines() {
     library.add_text("step", text, &[("w", &w)]).expect("a valid text");
     let rows = "input x f32[2048, 512]; y[i] :+= tanh(x[i,k]); keep y";
     library.add_text("rows", rows, &[]).expect("a valid text");
+    // Names that compilers know.
+    let words = "input asm f32[3], linux f32[3], int64_t i64[3], new u8[3]
+                 unix[i] := asm[i] + linux[i] + f32(int64_t[i]) + f32(new[i])
+                 keep unix";
+    library.add_text("words", words, &[]).expect("a valid text");
     library.write(folder.path()).expect("a writable folder");
     check(folder.path(), "with_library", THREADED, &["-pthread"]);
     let start = r#"

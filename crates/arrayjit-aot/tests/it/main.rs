@@ -7,6 +7,7 @@ mod arm64;
 mod bad_input;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod c_program;
+mod command;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod example;
 mod files;

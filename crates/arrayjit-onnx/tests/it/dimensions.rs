@@ -407,7 +407,7 @@ fn bad_sizes_are_named_before_anything_runs() {
     assert!(session.exact_dimensions().unwrap().is_empty());
     let unknown =
         load(sum()).unwrap().session_with(&Backend::open("inline").unwrap(), symbolic().bound("n", 8));
-    let expected = "dimension `n`: the bound 8, expected one of 1 or more for one of `batch`";
+    let expected = "dimension `n`: the model does not leave it open, but `batch`";
     assert_eq!(unknown.err().unwrap().to_string(), expected);
 }
 

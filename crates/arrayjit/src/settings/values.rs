@@ -49,10 +49,11 @@ impl FallbackSetting {
     }
 
     /// The name of a backend that can be the fallback of the backend `from`: `multicore`, but `interpreter`
-    /// for backends that reject the same statements as `multicore`, and in builds without native code.
+    /// for backends that reject the same statements as `multicore`, and in builds without native code. What
+    /// `arrayjit-aot` and `ptx_text` compile runs without any backend.
     pub(crate) fn suggestion(from: &str) -> Option<&'static str> {
         match from {
-            "interpreter" => None,
+            "interpreter" | "aot" | "ptx" => None,
             "multicore" | "inline" => Some("interpreter"),
             _ if cfg!(feature = "cranelift") => Some("multicore"),
             _ => Some("interpreter"),

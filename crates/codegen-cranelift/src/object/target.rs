@@ -7,7 +7,7 @@ use codegen_core::{Caps, CodegenError, DTypeSet};
 use cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::Configurable;
 use microkernels::{CpuTarget, DotInstructions};
-use target_lexicon::{Architecture, BinaryFormat, OperatingSystem, Triple};
+use target_lexicon::{Architecture, BinaryFormat, Endianness, OperatingSystem, PointerWidth, Triple};
 use vector_asm::Isa;
 
 use super::no_target;
@@ -60,7 +60,7 @@ pub enum TargetError {
     Triple { triple: String, why: String },
     /// There is no code generator for the system.
     #[error(
-        "there is no code for `{triple}`, only for x86-64 and ARM64 with ELF, Mach-O or COFF files, and not for ARM64 with Windows"
+        "there is no code for `{triple}`, only for x86-64 and ARM64 (little-endian, with 64-bit pointers) with ELF, Mach-O or COFF files, and not for ARM64 with Windows"
     )]
     Unsupported { triple: String },
     /// The processor of the system does not have the level.
@@ -135,7 +135,10 @@ fn parse(text: &str) -> Result<Triple, TargetError> {
     }
     let has_format =
         matches!(parsed.binary_format, BinaryFormat::Elf | BinaryFormat::Macho | BinaryFormat::Coff);
+    let has_words =
+        parsed.pointer_width() == Ok(PointerWidth::U64) && parsed.endianness() == Ok(Endianness::Little);
     let is_supported = match parsed.architecture {
+        _ if !has_words => false,
         Architecture::X86_64 => true,
         // Vector programs may use the register that Windows reserves.
         Architecture::Aarch64(_) => parsed.operating_system != OperatingSystem::Windows,
