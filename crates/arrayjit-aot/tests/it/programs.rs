@@ -34,6 +34,7 @@ pub(crate) const PROGRAMS: &[(&str, &str, &[i64])] = &[
     ("rows", "size n <= 50; input x f32[n, 40], w f32[40, 33]; y[i,o] :+= x[i,k] * w[k,o]; keep y", &[37]),
     ("doubles", "input x f64[50]; y[i] := sqrt(abs(x[i])) + floor(x[i]) % 3; keep y", &[]),
     ("integers", "input x i32[20], n u8[20]; y[i] := pow(x[i], 3) + x[i] / (i32(n[i]) + 1); keep y", &[]),
+    ("gathered", "input x f32[50], i i32[50], t f32[9]; y[j] := fma(x[j], t[i[j]], 1); keep y", &[]),
     ("position", "input x f32[9, 4]; y[j] := x[@at, j] where @at < 9; keep y", &[5]),
     ("sized", "size n <= 40; input x f32[n, 6]; s[j] :+= x[i,j]; y[i,j] := x[i,j] - s[j]; keep y", &[23]),
     (

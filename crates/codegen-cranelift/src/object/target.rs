@@ -251,8 +251,17 @@ impl ObjectTarget {
             };
             no_target(format!("`{}`: {why}", self.triple))
         })?;
-        if self.level != ObjectLevel::Arm64 {
-            builder.enable(&self.level.to_string()).map_err(|error| no_target(error.to_string()))?;
+        // Cranelift's levels leave out AVX and AVX-512 F, without which it uses no extension of them, such as
+        // the fused multiply-add.
+        let level = self.level.to_string();
+        let features: &[&str] = match self.level {
+            ObjectLevel::X86V2 => &[&level],
+            ObjectLevel::X86V3 => &[&level, "has_avx"],
+            ObjectLevel::X86V4 => &[&level, "has_avx", "has_avx512f"],
+            ObjectLevel::Arm64 => &[],
+        };
+        for feature in features {
+            builder.enable(feature).map_err(|error| no_target(error.to_string()))?;
         }
         let flags = flags(options, allocator, true).map_err(no_target)?;
         builder.finish(flags).map_err(|error| no_target(error.to_string()))
