@@ -29,6 +29,17 @@ impl ProcessorLevel {
     }
 }
 
+impl fmt::Display for ProcessorLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProcessorLevel::X86V2 => "x86-64-v2",
+            ProcessorLevel::X86V3 => "x86-64-v3",
+            ProcessorLevel::X86V4 => "x86-64-v4",
+            ProcessorLevel::Arm64 => "arm64",
+        })
+    }
+}
+
 /// No code of an object can run on this processor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedProcessor {
@@ -38,7 +49,14 @@ pub struct UnsupportedProcessor {
 
 impl fmt::Display for UnsupportedProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this processor has none of the levels {:?} that there is code for", self.levels)
+        f.write_str("this processor has none of the levels that there is code for: ")?;
+        for (at, level) in self.levels.iter().enumerate() {
+            if at > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{level}")?;
+        }
+        Ok(())
     }
 }
 
@@ -126,6 +144,8 @@ mod x86 {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
+    extern crate std;
+
     use super::x86::{Leaf, greatest_of};
     use super::{ProcessorLevel, select};
 
@@ -163,5 +183,6 @@ mod tests {
     fn code_for_another_architecture_is_rejected() {
         let error = select(&[ProcessorLevel::Arm64]).expect_err("this is no ARM64 processor");
         assert_eq!(error.levels, [ProcessorLevel::Arm64]);
+        assert!(std::format!("{error}").ends_with("there is code for: arm64"), "{error}");
     }
 }
