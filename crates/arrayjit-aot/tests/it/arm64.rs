@@ -19,10 +19,10 @@ use digits::state::Network;
 use digits::train::Training;
 use random_programs::effort;
 
-use crate::onnx::{attention, classifier_graph, run_in_session, sizes};
+use crate::onnx::{attention, classifier_graph, quantized, run_in_session, sizes};
 use crate::onnx_builder::load as load_model;
 use crate::programs::{PROGRAMS, reference_of_text, symbol, values};
-use crate::random::{RandomRun, add_random, agrees};
+use crate::random::{RandomRun, add_product, add_random, agrees};
 
 /// The scores of one image, whose pixels are 0 to 16.
 const CLASSIFY: &str = "
@@ -155,12 +155,13 @@ fn add_runs(library: &mut Library) -> Vec<ExpectedRun> {
         runs.push(ExpectedRun { routine, given, bindings: bindings.to_vec(), expected, random: None });
     }
     let images = load_model(classifier_graph(&["y", "z"])).expect("a valid model");
-    let text = attention();
+    let (text, integers) = (attention(), quantized());
     let length = |size| sizes(&[("length", size)]);
     let models = [
         ("classify", &images, sizes(&[("batch", DimensionSize::Fixed(2))]), &[2, 3, 24, 20][..], None),
         ("attend", &text, length(DimensionSize::Fixed(48)), &[48, 32], None),
         ("attend_up_to", &text, length(DimensionSize::UpTo(50)), &[31, 32], Some(31)),
+        ("quantized", &integers, sizes(&[("rows", DimensionSize::Fixed(30))]), &[30, 64], None),
     ];
     for (name, model, sizes, dims, size) in models {
         let routine = library.add_onnx(name, model, &sizes).expect("one graph");
@@ -168,6 +169,12 @@ fn add_runs(library: &mut Library) -> Vec<ExpectedRun> {
         let expected = given[..1].iter().cloned().chain(outputs).collect();
         let (routine, bindings) = (routine.name().to_owned(), Vec::from_iter(size));
         runs.push(ExpectedRun { routine, given, bindings, expected, random: None });
+    }
+    for seed in effort::seeds(20) {
+        let name = format!("product_{seed}");
+        let RandomRun { text, bindings, expected } = add_product(library, &name, seed);
+        let given = values(library.routines().last().expect("it was added"));
+        runs.push(ExpectedRun { routine: name, given, bindings, expected, random: Some(text) });
     }
     for seed in effort::seeds(100) {
         let name = format!("random_{seed}");

@@ -128,8 +128,8 @@ static _Alignas(64) float a[300 * 200], b[200 * 260], c[300 * 260];
 static _Alignas(64) unsigned char arena[TONE_ARENA_BYTES + 1];
 
 int main(void) {
-    for (int i = 0; i < 300 * 200; i++) a[i] = (float)(i * 37 % 29) / 4 - 3;
-    for (int i = 0; i < 200 * 260; i++) b[i] = (float)((i * 37 + 11) % 29) / 4 - 3;
+    for (int i = 0; i < 300 * 200; i++) a[i] = (float)(i * 37 % 1013 / 145.0 - 3);
+    for (int i = 0; i < 200 * 260; i++) b[i] = (float)((i * 37 + 11) % 1013 / 145.0 - 3);
     if (tone_product(tone_level(), a, b, c, arena, 0) != 0) return 1;
     return fwrite(c, sizeof c, 1, stdout) != 1;
 }

@@ -75,6 +75,44 @@ pub(crate) fn attention() -> Model {
     inputs(constant(all, "scale", &floats(&[0.25], &[])), &["length", "32"])
 }
 
+/// Two layers whose products are of 8-bit integers: the scales of the first operand are those of its values.
+pub(crate) fn quantized() -> Model {
+    let nodes = vec![
+        node("q s z = DynamicQuantizeLinear x"),
+        node("p = MatMulInteger q w z"),
+        node("f = Cast p"),
+        node("t = Mul s scale"),
+        node("g = Mul f t"),
+        node("r = Relu g"),
+        node("u = QuantizeLinear r scale_2 zero_2"),
+        node("y = QLinearMatMul u scale_2 zero_2 w_2 scale zero scale_2 zero_2"),
+        node("d = DequantizeLinear y scale_2 zero_2"),
+    ];
+    let nodes =
+        nodes.into_iter().map(|of| if of.op_type == "Cast" { int(of, "to", 1) } else { of }).collect();
+    let mut all = graph(&["x"], &["d", "g"], nodes);
+    let bytes = |dims: &[usize]| {
+        let byte = |at: usize| ((at * 7919 + dims.len()) % 255) as i32 as u8 as i8;
+        HostArray::from_slice(
+            &(0..dims.iter().product()).map(byte).collect::<Vec<i8>>(),
+            dims.iter().copied(),
+        )
+        .expect("a small array")
+    };
+    let zero = |value: u8| HostArray::from_slice(&[value], [0; 0]).expect("a number");
+    for (name, array) in [
+        ("w", bytes(&[64, 48])),
+        ("w_2", bytes(&[48, 40])),
+        ("scale", floats(&[0.0371], &[])),
+        ("scale_2", floats(&[0.193], &[])),
+        ("zero", HostArray::from_slice(&[0i8], [0; 0]).expect("a number")),
+        ("zero_2", zero(3)),
+    ] {
+        all = constant(all, name, &array);
+    }
+    inputs(all, &["rows", "64"])
+}
+
 pub(crate) fn sizes(sizes: &[(&str, DimensionSize)]) -> BTreeMap<String, DimensionSize> {
     sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect()
 }
@@ -125,11 +163,14 @@ fn models_have_the_bits_of_sessions() {
     library.add_onnx("classify", &images, &sizes(&[("batch", Fixed(2))])).expect("one graph");
     library.add_onnx("attend", &text, &sizes(&[("length", Fixed(48))])).expect("one graph");
     library.add_onnx("attend_up_to", &text, &sizes(&[("length", UpTo(50))])).expect("one graph");
-    let [classify, attend, up_to] = library.routines() else { panic!("three routines") };
+    let integers = quantized();
+    library.add_onnx("quantized", &integers, &sizes(&[("rows", Fixed(30))])).expect("one graph");
+    let [classify, attend, up_to, quantized] = library.routines() else { panic!("four routines") };
     let names: Vec<&str> = classify.arrays().iter().map(|array| &*array.name).collect();
     assert_eq!(names, ["x", "y", "z"]);
     check(&library, classify, &images, &[2, 3, 24, 20], &[]);
     check(&library, attend, &text, &[48, 32], &[]);
+    check(&library, quantized, &integers, &[30, 64], &[]);
     for length in [50, 31, 2] {
         check(&library, up_to, &text, &[length, 32], &[length as i64]);
     }

@@ -51,13 +51,14 @@ pub(crate) const PROGRAMS: &[(&str, &str, &[i64])] = &[
     ),
 ];
 
-/// The nodes of a compiled text that a run of it reads or writes, by the arrays of a routine.
+/// The nodes of a compiled text that a run of it reads or writes, by the arrays of a routine. Sums of the
+/// numbers are rounded, so that their bits depend on the order.
 pub(crate) fn values(routine: &LibraryRoutine) -> Vec<HostArray> {
     let array = |(at, array): (usize, &arrayjit_aot::ArrayParameter)| {
         let mut values =
             HostArray::zeros(array.dtype, array.dims.iter().copied().collect::<arrayjit::Dims>())
                 .expect("a small array");
-        let number = |i: usize| ((i * 37 + at * 11) % 29) as f64 / 4.0 - 3.0;
+        let number = |i: usize| ((i * 37 + at * 11) % 1013) as f64 / 145.0 - 3.0;
         let numbers: Vec<f64> = (0..array.len()).map(number).collect();
         fill(&mut values, array.dtype, &numbers);
         values

@@ -1,9 +1,9 @@
-//! Random programs: entries compute the bits of code that is compiled in the process.
+//! Random programs, and random products: entries compute the bits of code that is compiled in the process.
 //!
 //! The variable `EFFORT` says how many programs (`random_programs::effort`).
 
-use arrayjit::{Backend, HostArray};
-use arrayjit_aot::{ArrayParameter, CompiledProgram, Library};
+use arrayjit::{Backend, HostArray, Nodes};
+use arrayjit_aot::{ArrayParameter, CompiledProgram, Library, ObjectLevel};
 use filetests::generate::observed;
 use object_loader::{LoadedObject, levels};
 use random_programs::{ProgramWeights, effort, program_from_seed};
@@ -46,6 +46,64 @@ pub(crate) fn add_random(library: &mut Library, name: &str, seed: u64) -> Option
     Some(RandomRun { text: program.to_string(), bindings, expected })
 }
 
+/// A product of matrices or a convolution of a seed, with extents that fill no whole number of tiles.
+fn random_product(seed: u64) -> String {
+    let random = &mut fastrand::Rng::with_seed(seed);
+    let types =
+        [["f32", "f32"], ["f32", "f32"], ["f64", "f64"], ["f16", "bf16"], ["u8", "i8"], ["f32", "f16"]];
+    let [a, b] = types[random.usize(..types.len())];
+    let [m, n, k] = [0; 3].map(|_| random.usize(16..90));
+    let (deep, batch) = (if random.u8(..4) == 0 { 9 * k } else { k }, random.usize(1..4));
+    let [left, right] = if a == "u8" { ["i32(a[", "i32(b["] } else { ["(a[", "(b["] };
+    let inputs = match random.u8(..6) {
+        0 => format!("a {a}[{m}, {deep}], b {b}[{n}, {deep}]; c[i,j] :+= {left}i,k]) * {right}j,k])"),
+        1 => format!("a {a}[{deep}, {m}], b {b}[{deep}, {n}]; c[i,j] :+= {left}k,i]) * {right}k,j])"),
+        2 => format!(
+            "a {a}[{batch}, {m}, {k}], b {b}[{batch}, {k}, {n}]; c[e,i,j] :+= {left}e,i,k]) * {right}e,k,j])"
+        ),
+        3 => format!(
+            "a {a}[{batch}, {k}, 13, 15], b {b}[{n}, {k}, 3, 2]
+             c[e,o,i,j] :+= {left}e,k,i+p,j+q]) * {right}o,k,p,q])"
+        ),
+        4 => format!(
+            "a {a}[{k}, 31, 32], b {b}[{n}, {k}, 3, 3]
+             c[o,i,j] :+= {left}k,2*i+p,2*j+q]) * {right}o,k,p,q]) where i < 14, j < 15"
+        ),
+        _ => format!("a {a}[{m}, {deep}], b {b}[{deep}, {n}]; c[i,j] :+= {left}i,k]) * {right}k,j])"),
+    };
+    let letters =
+        inputs.split_once("c[").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(all, _)| all);
+    let function = ["max(c[_], 0)", "tanh(c[_]) + 1", "c[_] * c[_]", "where(c[_] > 0, c[_], c[_] / 4)"];
+    let epilogue = function[random.usize(..4)].replace('_', letters);
+    match random.bool() && a != "u8" {
+        true => format!("input {inputs}; y[{letters}] := {epilogue}; keep y"),
+        false => format!("input {inputs}; keep c"),
+    }
+}
+
+/// Adds the product of a seed under a name, and runs it in this process.
+pub(crate) fn add_product(library: &mut Library, name: &str, seed: u64) -> RandomRun {
+    let text = random_product(seed);
+    let backend = Backend::open("inline").expect("a backend");
+    let failed = |error: &dyn std::fmt::Display| -> ! { panic!("seed {seed}: {error}\n{text}") };
+    let compiled = backend.compile(&text, &Nodes::default()).unwrap_or_else(|error| failed(&error));
+    let routine = library.add_text(name, &text, &[]).unwrap_or_else(|error| failed(&error));
+    let expected = reference(&backend, &compiled, routine, &[]);
+    RandomRun { text, bindings: Vec::new(), expected }
+}
+
+/// Compares the only routine of a library with a run of the process.
+fn check(library: &Library, seed: u64, level: ObjectLevel, expected: &RandomRun) {
+    let RandomRun { text, bindings, expected } = expected;
+    let routine = &library.routines()[0];
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    let found = run(&object, &symbol("random", "f", level), routine, bindings).expect("in range");
+    for ((array, expected), found) in routine.arrays().iter().zip(expected).zip(&found) {
+        let node = &array.node;
+        assert!(agrees(array, expected, found), "seed {seed} at {level}: `{node}` differs\n{text}");
+    }
+}
+
 /// Whether the bytes are those of the values, up to the choice of NaN.
 pub(crate) fn agrees(array: &ArrayParameter, expected: &HostArray, found: &[u8]) -> bool {
     let size = array.dtype.size_bytes();
@@ -64,18 +122,29 @@ fn random_programs_have_the_bits_of_the_process() {
         let level = levels()[seed as usize % levels().len()];
         let library = Library::with_levels("random", TRIPLE, &[level]).expect("a target");
         let mut library = if seed % 2 == 0 { library } else { library.with_products() };
-        let Some(RandomRun { text, bindings, expected }) = add_random(&mut library, "f", seed) else {
+        let Some(expected) = add_random(&mut library, "f", seed) else {
             rejected += 1;
             continue;
         };
-        let routine = &library.routines()[0];
-        let object = LoadedObject::new(&library.object().expect("a small object"));
-        let found = run(&object, &symbol("random", "f", level), routine, &bindings).expect("in range");
-        for ((array, expected), found) in routine.arrays().iter().zip(&expected).zip(&found) {
-            let node = &array.node;
-            assert!(agrees(array, expected, found), "seed {seed} at {level}: `{node}` differs\n{text}");
-        }
+        check(&library, seed, level, &expected);
         same += 1;
     }
     assert!(same > 2 * rejected, "{same} programs are the same, {rejected} are rejected");
+}
+
+#[test]
+fn random_products_have_the_bits_of_the_process() {
+    let (mut called, mut others) = (0, 0);
+    for seed in effort::seeds(40) {
+        let level = levels()[seed as usize % levels().len()];
+        let mut library = Library::with_levels("random", TRIPLE, &[level]).expect("a target").with_products();
+        let expected = add_product(&mut library, "f", seed);
+        check(&library, seed, level, &expected);
+        match library.calls_products() {
+            true => called += 1,
+            false => others += usize::from(level != ObjectLevel::X86V2),
+        }
+    }
+    println!("{called} products call the runtime, {others} do not");
+    assert!(called > 3 * others, "{called} products call the runtime, {others} do not");
 }
