@@ -306,16 +306,22 @@ fn arm64_stage() -> Stage {
 
 /// Objects for ARM64, which this machine compiles: for a program under QEMU, with programs, 2,000 runs of
 /// random programs and ONNX models, and for an emulated machine without a system. The conformance kit tests
-/// the kernels of objects for this processor.
-fn ahead_stages() -> [Stage; 3] {
+/// the kernels of objects for this processor. Linkers make programs and libraries for other systems.
+fn ahead_stages() -> [Stage; 5] {
     let kit = "cargo test -p arrayjit-aot --features cross --test it -- conforms_at --ignored";
     let cross = "cargo test -p arrayjit-aot --features cross --test it -- arm64:: --ignored --nocapture";
+    let linked = "cargo test -p arrayjit-aot --features cross --test it -- linkers:: --ignored --nocapture";
     [
         Stage::new("core library without a system", 1, "rustup target add aarch64-unknown-none"),
         Stage::new("conformance of objects", 5, kit),
         Stage::new("objects for ARM64", 20, cross).env([("EFFORT", "10".to_owned())]),
+        Stage::new("linkers of other systems", 2, LINKERS),
+        Stage::new("objects for Windows and macOS", 2, linked),
     ]
 }
+
+/// Installs a C compiler for Windows, Wine and linkers on Debian.
+const LINKERS: &str = "apt-get install --yes --quiet --no-install-recommends gcc-mingw-w64-x86-64 wine64 lld";
 
 /// Type checks of the crates that name Apple's system. Those above them need its compiler for C.
 fn macos_stages() -> [Stage; 2] {

@@ -13,6 +13,8 @@ mod example;
 mod files;
 mod graphs;
 mod kernels;
+#[cfg(all(feature = "cross", target_arch = "x86_64", target_os = "linux"))]
+mod linkers;
 mod onnx;
 #[allow(dead_code, reason = "tests of another crate need more")]
 #[path = "../../../arrayjit-onnx/tests/it/build.rs"]
