@@ -28,10 +28,10 @@ use xtask::gpu_tools::{
 #[derive(clap::Args)]
 pub(crate) struct CiArgs {
     /// Add the long checks: fuzzing and the address sanitizer (both need a nightly toolchain); random tests
-    /// with new seeds, accuracy over long sweeps, 100,000 programs in bounded memory; the model checker and
-    /// builds with other features; crates outside of the workspace, whole packages, the archive for machines
-    /// with an NVIDIA GPU, real ONNX models; the suites for ARM64 under QEMU; models trained to their stated
-    /// accuracy, the growth of compile time, and every benchmark case.
+    /// with new seeds, accuracy over long sweeps, 100,000 programs in bounded memory, 10,000 over sizes of a
+    /// run; the model checker and builds with other features; crates outside of the workspace, whole
+    /// packages, the archive for machines with an NVIDIA GPU, real ONNX models; the suites for ARM64 under
+    /// QEMU; models trained to their stated accuracy, the growth of compile time, and every benchmark case.
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -237,6 +237,8 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let random = "cargo test --release -p filetests -p lowered-ir -p assignments -p assignment-text -p arrayjit-autodiff -p arrayjit-scheduling -p vector-asm -p microkernels -p tnode -p codegen-cranelift -p codegen-testkit -p codegen-wgsl -p codegen-ptx -p ptx-sim -p random-programs -p scheduler-multicore -p arrayjit -p arrayjit-collectives -p arrayjit-aot --lib --tests --features arrayjit/wgpu";
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     let programs = "cargo test --release -p arrayjit --test it -- many_programs --nocapture";
+    // 10,000 programs over sizes of a run, with scans and gradients, and their forms for constants.
+    let sizes = "cargo test --release -p arrayjit --test it -- random_sizes --nocapture";
     // The runtime's suite on disturbed drivers, the conformance kit for the other widths, the corpus's
     // kernels one by one in a browser.
     let ignored = "cargo test --release -p scheduler-multicore -p codegen-cranelift -p codegen-testkit -p web -p arrayjit-models --test it -- --ignored";
@@ -250,6 +252,7 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
             .env(effort("20")),
         Stage::new("accuracy", 10, accuracy).env(effort("100")),
         Stage::new("many programs", 10, programs).env(effort("50")),
+        Stage::new("programs over sizes", 20, sizes).env(effort("250")),
     ]
 }
 

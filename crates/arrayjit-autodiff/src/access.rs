@@ -2,7 +2,7 @@
 
 use assignments::indexing::{AxisIndex, Indexed, Projection, Projections, identity_projections};
 use assignments::{Accum, AccumOp, Operand, Origin, Rhs};
-use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp};
 use tnode::{DType, Dims, Scalar, TensorNode};
 
 use crate::error::{GradientErrorKind, Result};
@@ -88,6 +88,8 @@ pub(crate) struct Target {
     pub(crate) op: AccumOp,
     pub(crate) dims: Dims,
     pub(crate) index: Projection,
+    /// The axes whose index, which has no iterators, may be negative: there is nothing to accumulate then.
+    pub(crate) guarded: Vec<usize>,
 }
 
 impl Target {
@@ -97,13 +99,13 @@ impl Target {
         let Access { dims, index, .. } = Access::at_point(node, accum);
         let is_clipped = accum.projections.is_clipped();
         let op = if is_clipped { AccumOp::Add } else { AccumOp::Assign };
-        Target { node: node.clone(), init_neutral: is_clipped, op, dims, index }
+        Target { node: node.clone(), init_neutral: is_clipped, op, dims, index, guarded: Vec::new() }
     }
 
     /// A sum into a node at the indices of an access.
     pub(crate) fn sum(node: &TensorNode, init_neutral: bool, access: &Access) -> Target {
         let (dims, index) = (access.dims.clone(), access.index.clone());
-        Target { node: node.clone(), init_neutral, op: AccumOp::Add, dims, index }
+        Target { node: node.clone(), init_neutral, op: AccumOp::Add, dims, index, guarded: Vec::new() }
     }
 }
 
@@ -133,12 +135,20 @@ pub(crate) fn derived(
         let rank = computing.iter().position(|(known, _)| *known == position);
         operands.len() + rank.unwrap_or(computing.len())
     };
-    let lhs = Access { operand: (&target.node).into(), dims: target.dims, index: target.index };
+    let mut lhs = Access { operand: (&target.node).into(), dims: target.dims, index: target.index };
+    let mut space = points.projections.clone();
+    if !target.guarded.is_empty() {
+        let indices: Vec<Affine> = target.guarded.iter().map(|&axis| lhs.index[axis].affine()).collect();
+        let (within, guard) = space.with_guard(&indices);
+        for (axis, index) in target.guarded.into_iter().zip(indices) {
+            lhs.index[axis] = AxisIndex::new(index.plus(&Affine::term(guard, -1)));
+        }
+        space = within;
+    }
     let arrays = operands.iter().chain(computing.iter().map(|(_, access)| access));
     let arrays = arrays.map(|access| access.indexed(renumber)).collect();
     let fits = |source| GradientErrorKind::Index { node: points.lhs.name(), source }.of(&points.origin);
-    let projections =
-        points.projections.with_arrays(lhs.indexed(renumber), arrays, "gradient").map_err(fits)?;
+    let projections = space.with_arrays(lhs.indexed(renumber), arrays, "gradient").map_err(fits)?;
     let projections = in_order_of_target(projections);
     let rhs = operation.rhs(operands).ok_or_else(|| {
         let (node, projections) = (points.lhs.name(), operands.len());

@@ -209,7 +209,14 @@ impl Tape {
         let points = each_element(node, &dims, origin);
         let target = |node: &TensorNode, access: Access| {
             let (dims, index) = (access.dims, access.index);
-            Target { node: node.clone(), init_neutral: false, op: AccumOp::Assign, dims, index }
+            Target {
+                node: node.clone(),
+                init_neutral: false,
+                op: AccumOp::Assign,
+                dims,
+                index,
+                guarded: Vec::new(),
+            }
         };
         let whole = |node: &TensorNode| Access::at_target(node, &points);
         let copied = |target: Target, source: Access| {

@@ -123,7 +123,14 @@ impl Tape {
         let points = each_element(node, &dims, Origin::unknown());
         let copied = |node: &TensorNode, to: Access, from: Access| {
             let (dims, index) = (to.dims, to.index);
-            let target = Target { node: node.clone(), init_neutral: false, op: AccumOp::Assign, dims, index };
+            let target = Target {
+                node: node.clone(),
+                init_neutral: false,
+                op: AccumOp::Assign,
+                dims,
+                index,
+                guarded: Vec::new(),
+            };
             let accum = derived(&points, |_| None, target, Operation::Copy, &[from])?;
             Ok(ProgramStep::Accum(Box::new(accum)))
         };

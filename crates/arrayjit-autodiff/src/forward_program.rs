@@ -397,7 +397,7 @@ impl ForwardProgram {
         };
         let copied = |points: &Accum, (op, init_neutral)| {
             let Access { dims, index, .. } = Access::at_target(copy, points);
-            let target = Target { node: copy.clone(), init_neutral, op, dims, index };
+            let target = Target { node: copy.clone(), init_neutral, op, dims, index, guarded: Vec::new() };
             let operands = [Access::at_target(node, points)];
             let accum = derived(
                 points,

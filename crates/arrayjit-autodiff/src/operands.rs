@@ -65,12 +65,18 @@ impl BackwardPass<'_> {
             self.note_sparse(&node, is_new && !covers);
             return Ok(());
         }
-        let Some((dims, low)) = self.box_outside(statement, &access, &node)? else {
-            let target = Target::sum(&adjoint, is_new, &access);
+        let reach = self.box_outside(statement, &access, &node)?;
+        let guarded = match &reach {
+            None => Some(Vec::new()),
+            Some((dims, low)) => guarded_axes(&access, dims, low),
+        };
+        if let Some(guarded) = guarded {
+            let target = Target { guarded, ..Target::sum(&adjoint, is_new, &access) };
             statement.accumulate(target, &rule, bindings, &mut self.tape)?;
             self.note_sparse(&node, is_new);
             return Ok(());
-        };
+        }
+        let Some((dims, low)) = reach else { return Ok(()) };
         let wide = self.tape.temporary("reach", &dims, adjoint.dtype())?;
         let shifted = access.index.iter().zip(&low);
         let index: Vec<AxisIndex> =
@@ -181,6 +187,22 @@ impl BackwardPass<'_> {
         let sparse = bindings.sparse || rule.has_condition();
         self.operands(statement, &Bindings { adjoint, sparse, values: None }, false)
     }
+}
+
+/// The axes whose index is outside of the node for some values of symbols, and then negative, such as
+/// `n - 1 - t` in a scan; none if an index is outside for some points.
+fn guarded_axes(access: &Access, extents: &Dims, low: &[i64]) -> Option<Vec<usize>> {
+    let mut guarded = Vec::new();
+    for (axis, index) in access.index.iter().enumerate() {
+        let end = low[axis].checked_add(i64::try_from(extents[axis]).ok()?)?;
+        let is_below = end <= i64::try_from(access.dims[axis]).ok()?;
+        match is_below && low[axis] >= 0 {
+            true => {}
+            false if is_below && index.loop_terms().is_empty() => guarded.push(axis),
+            false => return None,
+        }
+    }
+    Some(guarded)
 }
 
 /// The rule of each access, with the position of the operand. Several operands that are one access have one

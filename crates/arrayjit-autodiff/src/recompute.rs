@@ -213,7 +213,7 @@ impl Tape {
             let statement = Statement::new(accum, at, once, self)?;
             let Access { dims, index, .. } = Access::at_target(copy, accum);
             let (init_neutral, op) = (accum.init_neutral, accum.op);
-            let target = Target { node: copy.clone(), init_neutral, op, dims, index };
+            let target = Target { node: copy.clone(), init_neutral, op, dims, index, guarded: Vec::new() };
             repeated.push(statement.stored_values(target, self)?);
         }
         Ok(repeated)

@@ -171,7 +171,14 @@ impl BackwardPass<'_> {
         dims.remove(axis);
         index.remove(axis);
         let product = self.tape.temporary("product", &dims, array.dtype())?;
-        let target = Target { node: product.clone(), init_neutral: true, op: AccumOp::Mul, dims, index };
+        let target = Target {
+            node: product.clone(),
+            init_neutral: true,
+            op: AccumOp::Mul,
+            dims,
+            index,
+            guarded: Vec::new(),
+        };
         whole.push(target, Operation::Copy, &[read], &mut self.tape)?;
         Ok(product)
     }

@@ -80,6 +80,8 @@ mod random;
 #[cfg(feature = "cranelift")]
 mod random_programs;
 #[cfg(feature = "cranelift")]
+mod random_sizes;
+#[cfg(feature = "cranelift")]
 mod re_exports;
 #[cfg(feature = "cranelift")]
 mod recurrences;

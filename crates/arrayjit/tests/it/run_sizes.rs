@@ -6,7 +6,7 @@ use arrayjit::{
     prelude::*,
     settings::{NumericClass, Settings},
 };
-use random_programs::{SplitMix64, effort};
+use random_programs::SplitMix64;
 
 /// Programs over `input x f32[n, 24], v f32[m]` and `param w f32[24, 24]`, each with the nodes that it keeps.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
@@ -182,6 +182,26 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "node h f32[4, n, 24]\n h[0,i,k] := x[i,k]\n scan t in 0..3 { z[i,j] :+= h[t,i,k] * w[k,j]\n h[t + 1,i,j] := tanh(z[i,j] + v[0]) }\n loss :+= h[3,i,k] * x[i,k]",
         "x, w, v",
     ),
+    (
+        "a scan over a size that writes backwards",
+        "c[k] := v[0] where k < 24\n node y f32[n, 24]\n y[i,k] := 0.5\n scan t in 0..n { y[n - 1 - t, k] := c[k] + x[t,0]\n c[k] := tanh(y[n - 1 - t, k]) }\n loss :+= tanh(y[i,k])",
+        "x",
+    ),
+    (
+        "a scan over a size that reads backwards",
+        "c[k] := v[0] where k < 24\n node y f32[n, 24]\n y[i,k] := 0.5\n scan t in 0..n { z[k] := max(c[k], x[n - 1 - t, 0] * w[0,k]) / n\n c[k] := tanh(z[k])\n y[t, k] := c[k] + x[t,0] }\n loss :+= tanh(y[i,k])",
+        "x",
+    ),
+    (
+        "a scan over a size with a condition",
+        "c[k] := v[0] where k < 24\n g := 0\n node y f32[n, 24]\n y[i,k] := 0.5\n scan t in 0..n while g < 4 { z[k] := x[t, 0] * w[0,k] + c[k] / n\n c[k] := tanh(z[k])\n g += 1\n y[t, k] := c[k] + x[t,0] }\n loss :+= tanh(y[i,k])",
+        "x",
+    ),
+    (
+        "a scan over a size with a condition that reads and writes backwards",
+        "c[k] := v[0] where k < 24\n g := 0\n node y f32[n, 24]\n y[i,k] := 0.5\n scan t in 0..n while g < 4 { z[k] := max(c[k], x[n - 1 - t, 0] * w[0,k]) / n\n c[k] := tanh(z[k])\n g += 1\n y[n - 1 - t, k] := c[k] + x[t,0] }\n loss :+= tanh(y[i,k])",
+        "x",
+    ),
 ];
 
 /// Losses whose gradients multiply in an order that depends on the bound.
@@ -195,14 +215,14 @@ fn text(sizes: &str, body: &str, kept: &str) -> String {
     )
 }
 
-fn random(dims: &[usize], seed: u64) -> HostArray {
+pub(crate) fn random(dims: &[usize], seed: u64) -> HostArray {
     let mut random = SplitMix64::new(seed);
     let count: usize = dims.iter().product();
     let values: Vec<f32> = (0..count).map(|_| (random.word() >> 40) as f32 / (1 << 24) as f32).collect();
     HostArray::from_slice(&values, dims.iter().copied()).unwrap()
 }
 
-fn open(backend: &str, threads: usize, numerics: NumericClass) -> Backend {
+pub(crate) fn open(backend: &str, threads: usize, numerics: NumericClass) -> Backend {
     let mut settings = Settings::default();
     settings.numerics = numerics;
     settings.threads = threads;
@@ -378,181 +398,6 @@ fn derived_sizes_are_checked_before_anything_runs() {
     // The last window ends with the axis.
     let within = beyond.replace("2*i + 2", "2*i + 1");
     assert!(open("interpreter", 1, NumericClass::Fast).load(&within).is_ok());
-}
-
-/// The inputs of a random program, with the letters of their axes: `i` for `n`, `j` for `m`, `h` for half of
-/// `n`, `k` for 6.
-const INPUTS: [(&str, &str); 5] = [("x", "ik"), ("u", "i"), ("v", "j"), ("w", "h"), ("c", "k")];
-
-/// A random program over the inputs.
-struct RandomText {
-    random: SplitMix64,
-    /// The nodes with the letters of their axes.
-    nodes: Vec<(String, String)>,
-    text: String,
-}
-
-impl RandomText {
-    fn of(seed: u64) -> RandomText {
-        let nodes = INPUTS.map(|(name, axes)| (name.to_owned(), axes.to_owned())).to_vec();
-        let mut program = RandomText { random: SplitMix64::new(seed), nodes, text: String::new() };
-        let statements = 3 + program.below(5);
-        for at in 0..statements {
-            if program.below(6) == 0 { program.scan(at) } else { program.statement(at) }
-        }
-        program
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.random.word() % count as u64) as usize
-    }
-
-    /// Adds a statement. `p`, `q`, `g` and `r` are further letters below `n`, `m`, half of `n`, and 6.
-    fn statement(&mut self, at: usize) {
-        let axes = ["i", "j", "k", "h", "ij", "ik", "ji", "hk", "jh", "kij", ""][self.below(11)];
-        let others = ["", "", "p", "q", "r", "g", "pq", "pr", "qg"][self.below(9)];
-        let mut letters: Vec<char> = axes.chars().chain(others.chars()).collect();
-        if letters.is_empty() {
-            letters.push('p');
-        }
-        let bases = letters.iter().map(|letter| match letter {
-            'i' | 'p' => format!("u[{letter}]"),
-            'j' | 'q' => format!("v[{letter}]"),
-            'h' | 'g' => format!("w[{letter}]"),
-            _ => format!("c[{letter}]"),
-        });
-        let mut value = bases.collect::<Vec<_>>().join(" - ");
-        for _ in 0..1 + self.below(3) {
-            if let Some(read) = self.read(&letters) {
-                let op = ["+", "-", "*"][self.below(3)];
-                value = format!("({value}) {op} {read}");
-            }
-        }
-        value = match self.below(5) {
-            0 => format!("tanh({value}) / n"),
-            1 => format!("max({value}, 0.1 * m)"),
-            _ => format!("tanh({value})"),
-        };
-        let is_reduced = letters.len() > axes.len();
-        let op = if is_reduced { [":+=", ":max=", ":min="][self.below(3)] } else { ":=" };
-        let is_triangle = letters.contains(&'i') && letters.contains(&'p') && self.below(2) == 0;
-        let bound = match is_triangle {
-            true if op == ":+=" => " where p <= i",
-            true => " where p >= i",
-            false => "",
-        };
-        let (name, indices) =
-            (format!("t{at}"), axes.chars().map(String::from).collect::<Vec<_>>().join(","));
-        self.text += &format!("{name}[{indices}] {op} {value}{bound}\n");
-        self.nodes.push((name, axes.to_owned()));
-    }
-
-    /// Adds a scan over a size, which may end early.
-    fn scan(&mut self, at: usize) {
-        let (axis, size, rows) = [('i', "n", "u"), ('j', "m", "v"), ('h', "half", "w")][self.below(3)];
-        let row = ["t".to_owned(), format!("{size} - 1 - t")][self.below(2)].clone();
-        let end = ["".to_owned(), format!(" while g{at} < 4")][self.below(2)].clone();
-        let input = format!("{rows}[{row}] * c[k]");
-        let value = [
-            format!("z{at}[k] := s{at}[k] + {input}"),
-            format!("z{at}[k] :+= s{at}[r] * c[k] - {input}"),
-            format!("z{at}[k] := max(s{at}[k], {input}) / n"),
-        ];
-        let value = &value[self.below(3)];
-        self.text += &format!(
-            "node y{at} f32[{size}, 6]\ny{at}[{axis},k] := 0.5\ng{at} :+= 0 * c[r]\ns{at}[k] := c[k]\n\
-             scan t in 0..{size}{end} {{\n {value}\n s{at}[k] := tanh(z{at}[k])\n \
-             y{at}[{row}, k] := s{at}[k] + {rows}[t]\n g{at} += 1\n}}\n"
-        );
-        let made = [("y", format!("{axis}k")), ("s", "k".to_owned()), ("g", String::new())];
-        self.nodes.extend(made.map(|(name, axes)| (format!("{name}{at}"), axes)));
-    }
-
-    /// A read of a random node at letters in scope; none if an axis has no letter.
-    fn read(&mut self, letters: &[char]) -> Option<String> {
-        let at = self.below(self.nodes.len());
-        let (name, axes) = self.nodes[at].clone();
-        let (mut indices, mut is_shifted) = (Vec::new(), false);
-        for axis in axes.chars() {
-            // The elements of `n` at even positions are as many as half of it.
-            let (indices_of_axis, size): (&[&str], _) = match axis {
-                'i' => (&["i", "p", "2*h", "2*g"], "n"),
-                'j' => (&["j", "q"], "m"),
-                'h' => (&["h", "g"], "half"),
-                _ => (&["k", "r"], "6"),
-            };
-            let is_in_scope = |index: &&str| index.chars().any(|letter| letters.contains(&letter));
-            let own: Vec<&str> = indices_of_axis.iter().copied().filter(is_in_scope).collect();
-            let letter = *own.get(self.below(own.len().max(1)))?;
-            indices.push(match self.below(6) {
-                0 => format!("{size} - 1 - {letter}"),
-                1 => {
-                    is_shifted = true;
-                    format!("{letter} + {} - 1", self.below(4))
-                }
-                _ => letter.to_owned(),
-            });
-        }
-        let name = if is_shifted { format!("pad({name}, 0.5)") } else { name };
-        Some(format!("{name}[{}]", indices.join(",")))
-    }
-}
-
-/// The values that a random program keeps.
-fn random_results(
-    backend: &Backend,
-    sizes: &str,
-    program: &RandomText,
-    runs: &[(usize, usize)],
-) -> Vec<Vec<Vec<f64>>> {
-    let kept: Vec<&String> = program.nodes[INPUTS.len()..].iter().map(|(name, _)| name).collect();
-    let keep = kept.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let inputs = "input x f32[n, 6], u f32[n], v f32[m], w f32[half], c f32[6]";
-    let text = format!("size {sizes}\nsize half = (n + 1)/2\n{inputs}\n{}keep {keep}\n", program.text);
-    let mut loaded = backend.load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let run = |&(n, m): &(usize, usize)| {
-        let size = |letter| match letter {
-            'i' => n,
-            'j' => m,
-            'h' => n.div_ceil(2),
-            _ => 6,
-        };
-        for (seed, (name, axes)) in INPUTS.into_iter().enumerate() {
-            let dims: Vec<usize> = axes.chars().map(size).collect();
-            if loaded.code().nodes().iter().any(|node| node.name() == name) {
-                loaded.set(name, random(&dims, seed as u64)).unwrap();
-            }
-        }
-        let given = [("n", n as i64), ("m", m as i64)];
-        let known =
-            |(name, _): &(&str, i64)| loaded.code().symbols().iter().any(|symbol| symbol.name == *name);
-        let given: Vec<_> = given.into_iter().filter(known).collect();
-        loaded.run_with(&given).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        kept.iter().map(|name| loaded.get(name).unwrap().values()).collect()
-    };
-    runs.iter().map(run).collect()
-}
-
-#[test]
-fn random_programs_have_the_values_of_their_own_routines() {
-    let backends = [("interpreter", 1), ("inline", 1), ("multicore", 3)];
-    let backends = backends.map(|(name, threads)| (name, open(name, threads, NumericClass::Strict)));
-    for seed in effort::seeds(40) {
-        let program = RandomText::of(seed);
-        let mut draw = SplitMix64::new(!seed);
-        let mut size = |bound: u64| 1 + (draw.word() % bound) as usize;
-        let runs = [(size(40), size(24)), (size(40), size(24)), (40, 24)];
-        let (name, backend) = &backends[seed as usize % 3];
-        let found = random_results(backend, "n <= 40, m <= 24", &program, &runs);
-        for (&(n, m), found) in runs.iter().zip(&found) {
-            let expected = random_results(backend, &format!("n = {n}, m = {m}"), &program, &[(n, m)]);
-            assert!(
-                expected[0] == *found,
-                "seed {seed} on {name} with {n} and {m}:\n{}\n{expected:?}\n{found:?}",
-                program.text
-            );
-        }
-    }
 }
 
 /// Statements up to a size write a node of the bounds, as far as a run has values, and a gather reads it.

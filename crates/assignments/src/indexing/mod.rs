@@ -405,6 +405,22 @@ impl Projections {
         projections
     }
 
+    /// The same points where every expression over symbols is at least 0: a further product axis, the
+    /// outermost one, whose iterator is 0 there and has no value elsewhere. An index from which it is
+    /// subtracted is then proven not to be negative.
+    #[must_use]
+    pub fn with_guard(&self, conditions: &[Affine]) -> (Projections, LoopId) {
+        let mut projections = self.clone();
+        let next = self.product_iterators.iter().map(|iterator| iterator.index() + 1).max().unwrap_or(0);
+        projections.product_space.insert(0, 1);
+        projections.product_iterators.insert(0, axis_iterator(next));
+        projections.clips.insert(0, conditions.iter().map(|condition| condition.plus_constant(1)).collect());
+        if !projections.run_sizes.is_empty() {
+            projections.run_sizes.insert(0, None);
+        }
+        (projections, axis_iterator(next))
+    }
+
     /// The same points below the sizes that a run gives to iterators. Such a size is at most the extent of
     /// its axis, and all else holds for the points of the extents.
     #[must_use]
