@@ -245,7 +245,7 @@ impl Dimensions {
     /// first time, multiples of a number stay sizes, but for dimensions of batches.
     pub(crate) fn force(&self, signature: &Signature, error: &OnnxError) {
         let all = || signature.iter().flat_map(|(_, extents)| extents.given()).collect();
-        let sizes: Vec<Arc<str>> = match cause(error) {
+        let sizes: Vec<Arc<str>> = match error.cause() {
             OnnxError::NeedsExtents { sizes, .. } => sizes.iter().map(|size| size.as_str().into()).collect(),
             _ => all(),
         };
@@ -387,14 +387,6 @@ pub(crate) fn is_covered(signature: &Signature, by: &Signature) -> bool {
         && signature.iter().zip(by).all(|((dtype, own), (other, axes))| {
             dtype == other && own.0.len() == axes.0.len() && own.0.iter().zip(&axes.0).all(fits)
         })
-}
-
-/// The error within its places.
-fn cause(error: &OnnxError) -> &OnnxError {
-    match error {
-        OnnxError::Node { problem, .. } | OnnxError::Part { problem, .. } => cause(problem),
-        other => other,
-    }
 }
 
 /// The name of an axis whose size each run decides.

@@ -76,6 +76,14 @@ pub struct UnsupportedNode {
 }
 
 impl OnnxError {
+    /// The error within its places.
+    pub(crate) fn cause(&self) -> &OnnxError {
+        match self {
+            OnnxError::Node { problem, .. } | OnnxError::Part { problem, .. } => problem.cause(),
+            other => other,
+        }
+    }
+
     pub(crate) fn operand(operand: usize, problem: impl Into<String>) -> OnnxError {
         OnnxError::Operand { operand, problem: problem.into() }
     }

@@ -137,7 +137,11 @@ impl Extents {
 
     /// The ranges of the letters of these axes, as a clause of a statement.
     pub(crate) fn clause(&self) -> String {
-        let letters = low_level::letters(self.0.len());
+        self.clause_of(&low_level::letters(self.0.len()))
+    }
+
+    /// The ranges of letters, one for each of these axes, as a clause of a statement.
+    pub(crate) fn clause_of(&self, letters: &[String]) -> String {
         let ranges = letters.iter().zip(self.texts()).map(|(letter, size)| format!("{letter} < {size}"));
         let ranges: Vec<String> = ranges.collect();
         if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) }

@@ -12,7 +12,7 @@ use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
     error::{OnnxError, Result},
-    extents::{Extents, needs_extents},
+    extents::{Extent, Extents, needs_extents},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     load::OPSETS,
@@ -500,7 +500,10 @@ impl NodeContext<'_, '_> {
             let empty = |(_, dtype, extents): (&str, DType, Extents)| self.empty(dtype, &extents.dims());
             return collected(results.into_iter().map(empty));
         }
-        let sizes = Extents(results.iter().flat_map(|(.., extents)| extents.0.clone()).collect()).declared();
+        let mut sizes: Vec<_> = results.iter().flat_map(|(.., extents)| extents.0.clone()).collect();
+        // A clause may have the sizes of operands.
+        sizes.extend(bound.iter().flat_map(|(_, operand)| mentioned_sizes(operand, text)));
+        let sizes = Extents(sizes).declared();
         let declared: String = results
             .iter()
             .map(|(name, dtype, extents)| format!("node {name} {dtype}[{}]\n", extents.text()))
@@ -560,8 +563,11 @@ impl NodeContext<'_, '_> {
         result
     }
 
-    /// An array without elements.
+    /// An array without elements. Its other axes have numbers, since the host makes it while it walks.
     pub(crate) fn empty(&self, dtype: DType, shape: &[usize]) -> Result<Value> {
+        if self.has_sizes() && shape.iter().any(|&size| size > 1) {
+            return Err(self.needs_extents("the result has no elements, and axes that may be sizes"));
+        }
         Ok(self.known(HostArray::zeros(dtype, shape.iter().copied())?))
     }
 
@@ -593,6 +599,12 @@ impl NodeContext<'_, '_> {
             cx.emit(dtype, value.extents(), &format!("{y} := {}", expression.replace("{}", &element)))
         })
     }
+}
+
+/// The sizes of an operand's axes that a text mentions.
+fn mentioned_sizes(operand: &Tensor, text: &str) -> Vec<Extent> {
+    let sizes = operand.node().run_sizes().iter().flatten();
+    sizes.filter(|size| text.contains(&format!("< {}", size.name()))).cloned().map(Extent::from).collect()
 }
 
 /// The name of a node as the path of a module: `/conv1/Conv` becomes `conv1.Conv`.

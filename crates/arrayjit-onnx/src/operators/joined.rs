@@ -385,7 +385,7 @@ fn from_joined(
     let own = cx.bind_array(x)?;
     let text = format!(
         "{}{} := {}{}",
-        flat_copy(x, &own, (at, count))?,
+        flat_copy("f", x, &own, (at, count))?,
         access("y", &letters),
         access("f", [before, &[position], after].concat()),
         extents.clause()
@@ -393,19 +393,39 @@ fn from_joined(
     cx.emit(x.dtype(), &extents, &text)
 }
 
-/// The statement that copies an array to a node `f`, in which `count` axes from `at` on are one. It has the
+/// The statement that copies an array to a node, in which `count` axes from `at` on are one. It has the
 /// elements of their bounds, so that an index of it is a sum with constant factors.
-pub(super) fn flat_copy(x: &Value, operand: &Operand, (at, count): (usize, usize)) -> Result<String> {
-    let mut axes = x.extents().0;
-    let mut index = crate::shape::letters(axes.len());
+pub(super) fn flat_copy(
+    name: &str,
+    x: &Value,
+    operand: &Operand,
+    (at, count): (usize, usize),
+) -> Result<String> {
+    let index = crate::shape::letters(x.rank());
     let read = operand.at(&index);
-    let dims: Vec<usize> = axes[at..at + count].iter().map(|extent| extent.dim).collect();
+    let declared = format!("node {name} {}[{}]", x.dtype(), joined_axes(&x.extents(), (at, count))?.text());
+    Ok(format!("{declared}\n{} := {read}\n", access(name, joined_index(&x.extents(), index, (at, count)))))
+}
+
+/// Axes of which `count` from `at` on are one, with the elements of their bounds.
+pub(super) fn joined_axes(axes: &Extents, (at, count): (usize, usize)) -> Result<Extents> {
+    let joined = elements(&axes.dims()[at..at + count])?;
+    let mut axes = axes.clone();
+    axes.0.splice(at..at + count, [joined.into()]);
+    Ok(axes)
+}
+
+/// The indices of these axes, of which `count` from `at` on are one.
+pub(super) fn joined_index(
+    axes: &Extents,
+    mut index: Vec<String>,
+    (at, count): (usize, usize),
+) -> Vec<String> {
+    let dims = &axes.dims()[at..at + count];
     let term = |part: usize| format!("{}*{}", dims[part + 1..].iter().product::<usize>(), index[at + part]);
     let place = (0..count).map(term).collect::<Vec<_>>().join(" + ");
     index.splice(at..at + count, [place]);
-    axes.splice(at..at + count, [elements(&dims)?.into()]);
-    let declared = format!("node f {}[{}]", x.dtype(), Extents(axes).text());
-    Ok(format!("{declared}\n{} := {read}\n", access("f", index)))
+    index
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::needs_extents,
     host::HostValue,
     ir::{Dim, ModelGraph, ValueInfo},
     shape::axis,
@@ -134,8 +135,16 @@ impl LoopNode {
                 inputs.push(cx.filled(walked.value.dtype(), &walked.row_shape(), "0")?);
             }
             // A step that fails on the initial state has no shapes, but is no step of the model either.
-            let results = cx.keeping(state.clone(), |cx| self.step(cx, inputs));
-            traced = results.map_or_else(|_| Vec::new(), |results| results.rows);
+            traced = match cx.keeping(state.clone(), |cx| self.step(cx, inputs)) {
+                Ok(results) => results.rows,
+                Err(problem) if matches!(problem.cause(), OnnxError::NeedsExtents { .. }) => {
+                    return Err(problem);
+                }
+                Err(_) => Vec::new(),
+            };
+        }
+        if let Some(row) = traced.iter().find(|row| row.has_sizes()) {
+            return Err(needs_extents(row.given(), "a loop without steps has rows with a size"));
         }
         let mut traced = traced.iter();
         let mut results = state;

@@ -12,7 +12,7 @@ use super::{
     pad::padded_by,
     reduce::wide,
     shape::sizes,
-    window::{margins, per_axis, windows},
+    window::{margins, per_axis, windows, windows_on},
 };
 use crate::{
     error::{OnnxError, Result},
@@ -42,27 +42,37 @@ fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>> {
 fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let counts_margins = cx.int_or("count_include_pad", 0)? != 0;
     let call = cx.call();
-    pooled(cx, |x, windows| x.window_mean(call, windows, counts_margins))
+    let margin = counts_margins.then_some("0");
+    pooled(cx, margin, |x, windows| x.window_mean(call, windows, counts_margins))
 }
 
-/// The result of an operation on the windows of a node.
+/// The result of an operation on the windows of a node, to which margins are elements of this value if one is
+/// given.
 fn pooled(
     cx: &mut NodeContext<'_, '_>,
+    margin: Option<&str>,
     operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, TensorError>,
 ) -> Lowered {
-    let x = cx.value(0)?;
-    let windows = windows(cx, &x.extents(), &kernel(cx)?)?;
+    let (x, kernel) = (cx.value(0)?, kernel(cx)?);
+    let (x, windows) = match margin {
+        Some(margin) => windows_on(cx, &x, &kernel, margin)?,
+        None => (x.clone(), windows(cx, &x.extents(), &kernel)?),
+    };
     let shape = WindowAccess::new(x.shape(), &[], &windows).result_shape();
     Ok(vec![cx.operation([&x], x.dtype(), &shape, |[x]| operation(x, &windows))?])
 }
 
 fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let windows = windows(cx, &x.extents(), &kernel(cx)?)?;
+    let (dtype, kernel) = (x.dtype(), kernel(cx)?);
+    let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
+    let (x, windows) = match cx.wants(1) {
+        true => (x.clone(), windows(cx, &x.extents(), &kernel)?),
+        false => windows_on(cx, &x, &kernel, &outside)?,
+    };
     let sizes = x.extents().names();
     let at = WindowAccess::new(x.shape(), &sizes, &windows);
-    let (dtype, shape) = (x.dtype(), Extents::named(&at.result_shape(), &at.result_sizes()));
-    let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
+    let shape = Extents::named(&at.result_shape(), &at.result_sizes());
     let value = at.element(cx.bind_array(&x)?.name(), "c", &outside);
     let [y, p] = ["y", "p"].map(|name| at.result(name, "c"));
     let ranges = at.ranges();
@@ -103,7 +113,8 @@ fn flat_position(shape: &[usize], windows: &[AxisWindow], is_column_major: bool)
     order.into_iter().fold(start, append)
 }
 
-fn lowest(dtype: DType) -> i64 {
+/// The least integer of a type.
+pub(super) fn lowest(dtype: DType) -> i64 {
     match dtype {
         DType::I8 => i8::MIN.into(),
         DType::I32 => i32::MIN.into(),
@@ -149,7 +160,7 @@ fn norm(
 /// The norm of the elements of each window; the margins are 0.
 fn norm_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (call, p) = (cx.call(), exponent(cx)?);
-    pooled(cx, |x, windows| norm(x, p, |x| x.folded(call, windows, ":+=", "0", "{}")))
+    pooled(cx, Some("0"), |x, windows| norm(x, p, |x| x.folded(call, windows, ":+=", "0", "{}")))
 }
 
 fn global_norm(cx: &mut NodeContext<'_, '_>) -> Lowered {

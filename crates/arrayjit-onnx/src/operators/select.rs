@@ -4,16 +4,17 @@ use arrayjit_tensor::{
     TensorOperand,
     low_level::{numbered, taken, wrapped},
 };
-use tnode::DType;
+use tnode::{DType, SizeSum};
 
 use super::{
     context::{Lowered, NodeContext},
-    joined::flat_copy,
+    joined::{flat_copy, joined_axes, joined_index},
     operator::{Operator, op},
+    pool::lowest,
 };
 use crate::{
     error::{OnnxError, Result},
-    extents::{Extent, Extents, needs_extents},
+    extents::{Extent, Extents, extent, needs_extents},
     shape::{access, axis, letter, letters},
     value::Value,
 };
@@ -24,9 +25,9 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("GatherND", 11, gather_nd).sized(),
     op("OneHot", 9, one_hot).sized(),
     op("ReverseSequence", 10, reverse_sequence).sized(),
-    op("Scatter", 9, scatter_elements),
-    op("ScatterElements", 11, scatter_elements),
-    op("ScatterND", 11, scatter_nd),
+    op("Scatter", 9, scatter_elements).sized(),
+    op("ScatterElements", 11, scatter_elements).sized(),
+    op("ScatterND", 11, scatter_nd).sized(),
     op("TopK", 1, top).sized(),
 ];
 
@@ -206,7 +207,7 @@ fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let target = access("y", [batch, outer, rest].concat());
     let text = match is_copied {
         true => {
-            let copy = flat_copy(&x, &source, (axes.batch, joined))?;
+            let copy = flat_copy("f", &x, &source, (axes.batch, joined))?;
             format!("{copy}{target} := {}", access("f", &read))
         }
         false => format!("{target} := {}", source.at(&read)),
@@ -223,18 +224,75 @@ fn scattered(
     target: &[String],
     source: &[String],
 ) -> Result<Value> {
-    let operator = match cx.text_or("reduction", "none")? {
+    let (call, operator) = (cx.call(), scatter_operator(cx)?);
+    cx.operation([x, positions, updates], x.dtype(), x.shape(), |[x, positions, updates]| {
+        x.scattered(call, [positions, updates], target, source, operator)
+    })
+}
+
+/// The operator by which an update changes an element; none if it replaces it.
+fn scatter_operator(cx: &NodeContext<'_, '_>) -> Result<Option<&'static str>> {
+    Ok(match cx.text_or("reduction", "none")? {
         "none" => None,
         "add" => Some("+="),
         "mul" => Some("*="),
         "max" => Some("max="),
         "min" => Some("min="),
         _ => return Err(OnnxError::attribute("reduction", "none, add, mul, max or min")),
-    };
-    let call = cx.call();
-    cx.operation([x, positions, updates], x.dtype(), x.shape(), |[x, positions, updates]| {
-        x.scattered(call, [positions, updates], target, source, operator)
     })
+}
+
+/// As `scattered`, where axes have sizes. The first `joined` axes are one in the array that is written, with
+/// the elements of their bounds; `target` gives the element that an update changes, by the names of the array
+/// and of the positions.
+fn scattered_by_sizes(
+    cx: &mut NodeContext<'_, '_>,
+    [x, positions, updates]: [&Value; 3],
+    joined: usize,
+    target: impl Fn(&str, &str) -> Vec<String>,
+    source: &[String],
+) -> Result<Value> {
+    let operator = scatter_operator(cx)?;
+    let (own, chosen, new) = (cx.bind_array(x)?, cx.bind_array(positions)?, cx.bind_array(updates)?);
+    let target = target(own.name(), chosen.name());
+    let (extents, of_updates) = (x.extents(), updates.extents());
+    let ranges = of_updates.clause_of(source);
+    let (written, here) = match joined > 1 {
+        true => {
+            let axes = joined_axes(&extents, (0, joined))?;
+            (axes, joined_index(&extents, letters(x.rank()), (0, joined)))
+        }
+        false => (extents.clone(), letters(x.rank())),
+    };
+    let (old, result) = (own.whole(), access("y", letters(x.rank())));
+    let text = match operator {
+        Some(operator) => {
+            let all = extents.clause();
+            format!(
+                "node s {}[{}]\n{} := {old}{all}\n{} {operator} {}{ranges}\n{result} := {}{all}",
+                x.dtype(),
+                written.text(),
+                access("s", &here),
+                access("s", &target),
+                new.at(source),
+                access("s", &here)
+            )
+        }
+        None => {
+            // The number of the last update of each element is found first: no order of updates counts.
+            let number = joined_index(&of_updates, source.to_vec(), (0, source.len()));
+            let number = if source.is_empty() { "0".to_owned() } else { number.join("") };
+            let (copy, last) = (flat_copy("u", updates, &new, (0, source.len()))?, access("last", &here));
+            format!(
+                "{copy}node last i32[{}]\n{} :max= {number}{ranges}\n{result} := where({last} >= 0, u[{last}], \
+                 {old}){}",
+                written.text(),
+                access("last", &target),
+                extents.clause()
+            )
+        }
+    };
+    cx.emit(x.dtype(), &extents, &text)
 }
 
 fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -248,7 +306,22 @@ fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if positions.num_elements() == 0 || x.num_elements() == 0 {
         return Ok(vec![x]);
     }
-    let (source, mut target) = (letters(x.rank()), letters(x.rank()));
+    let source = letters(x.rank());
+    if cx.has_sizes() {
+        let (of_x, of_updates) = (x.extents().0, positions.extents().0);
+        let fits =
+            |(axis, (own, of)): (usize, (&Extent, &Extent))| axis == at || own == of || of.size.is_none();
+        if updates.extents() != positions.extents() || !of_updates.iter().zip(&of_x).enumerate().all(fits) {
+            return Err(cx.needs_extents("sizes decide whether the positions fit the array"));
+        }
+        let target = |array: &str, positions: &str| {
+            let mut target = letters(x.rank());
+            target[at] = wrapped(&access(positions, &source), size_text(&x, array, at));
+            target
+        };
+        return Ok(vec![scattered_by_sizes(cx, [&x, &positions, &updates], 1, target, &source)?]);
+    }
+    let mut target = letters(x.rank());
     target[at] = wrapped(&access("p", &source), x.shape()[at]);
     Ok(vec![scattered(cx, [&x, &positions, &updates], &target, &source)?])
 }
@@ -264,9 +337,19 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if updates.shape() != expected {
         return Err(OnnxError::operand(2, format!("expected the shape {expected:?}")));
     }
+    let (_, outer, rest) = axes.letters();
+    if cx.has_sizes() {
+        if updates.extents().0 != [axes.outer.0.as_slice(), &axes.rest.0].concat() {
+            return Err(cx.needs_extents("sizes decide whether the updates fit the positions"));
+        }
+        let source = [outer, rest.clone()].concat();
+        let target =
+            |array: &str, positions: &str| [vec![axes.flat(&x, array, positions)], rest.clone()].concat();
+        let joined = axes.addressed.0.len();
+        return Ok(vec![scattered_by_sizes(cx, [&x, &positions, &updates], joined, target, &source)?]);
+    }
     let shape = x.shape().to_vec();
     let flat = cx.reshaped(&x, &axes.flat_shape(&x))?;
-    let (_, outer, rest) = axes.letters();
     let (source, target) = ([outer, rest.clone()].concat(), [vec![axes.flat(&x, "x", "p")], rest].concat());
     let result = scattered(cx, [&flat, &positions, &updates], &target, &source)?;
     Ok(vec![cx.reshaped(&result, &shape)?])
@@ -315,29 +398,70 @@ fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The first positions in sorted order, and the elements there.
 fn top(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let count = match cx.opset() < 10 {
-        true => cx.int("k")?,
-        false => cx.host_ints(1)?.first().copied(),
-    };
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    let count = count.ok_or_else(|| OnnxError::operand(1, "expected a size"))?;
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", -1)?, x.rank())?;
-    if count > x.shape()[at] {
-        return Err(OnnxError::operand(1, format!("{count} of {} elements", x.shape()[at])));
-    }
+    let count = match (cx.opset() < 10, cx.optional(1)) {
+        (false, Some(Value::Sizes(count))) => count.elements.first().map(extent).transpose()?,
+        (true, _) => cx.int("k")?.and_then(|count| usize::try_from(count).ok()).map(Extent::from),
+        _ => cx.host_ints(1)?.first().and_then(|&count| usize::try_from(count).ok()).map(Extent::from),
+    };
+    let count = count.ok_or_else(|| OnnxError::operand(1, "expected a size"))?;
     let mut extents = x.extents();
-    if extents.0[at].size.is_some() {
-        return Err(cx.needs_extents("it sorts along a size"));
+    let along = std::mem::replace(&mut extents.0[at], count.clone());
+    let is_fewer = match SizeSum::from(&count).negated().and_then(|count| SizeSum::from(&along).plus(&count))
+    {
+        Some(rest) => rest.is_never_negative(),
+        None => false,
+    };
+    if !is_fewer && count.size.is_none() && along.size.is_none() {
+        return Err(OnnxError::operand(1, format!("{} of {} elements", count.dim, along.dim)));
     }
-    extents.0[at] = count.into();
+    if !is_fewer {
+        return Err(cx.needs_extents("a size decides whether there are as many elements"));
+    }
     let is_largest = cx.int_or("largest", 1)? != 0;
     let (rank, dtype) = (x.rank(), x.dtype());
     let source = cx.bind_array(&x)?;
     let mut index = letters(rank);
     index[at] = access("p", letters(rank));
     let order = if is_largest { "descending" } else { "ascending" };
-    let values = access("y", letters(rank));
-    let text = format!("p := {order}({}, {at})\n{values} := {}", source.name(), source.at(&index));
+    let (values, element) = (access("y", letters(rank)), source.at(&index));
+    let text = match along.size {
+        None => format!("p := {order}({}, {at})\n{values} := {element}", source.name()),
+        Some(_) => {
+            // All elements up to the bound are sorted; those behind the size come last, since equal elements
+            // keep their order and NaN is the largest.
+            let behind = match (is_largest, dtype.is_float()) {
+                (true, true) => "-inf".to_owned(),
+                (false, true) => "nan".to_owned(),
+                (true, false) => lowest(dtype).to_string(),
+                (false, false) => highest(dtype).to_string(),
+            };
+            let mut bounds = x.extents();
+            bounds.0[at] = along.dim.into();
+            let (dims, own) = (bounds.text(), source.padded(&behind, &letters(rank)));
+            let [all, sorted, p] = ["all", "sorted", "p"].map(|name| access(name, letters(rank)));
+            let ranges = extents.clause();
+            format!(
+                "node all {dtype}[{dims}], sorted i64[{dims}]\n{all} := {own}{}\nsorted := {order}(all, {at})\n\
+                 {p} := {sorted}{ranges}\n{values} := {element}{ranges}",
+                bounds.clause()
+            )
+        }
+    };
     Ok(cx.emit_extents([("y", dtype, extents.clone()), ("p", DType::I64, extents)], &text)?.to_vec())
+}
+
+/// The greatest integer of a type.
+fn highest(dtype: DType) -> u64 {
+    match dtype {
+        DType::I8 => i8::MAX as u64,
+        DType::U8 => u8::MAX.into(),
+        DType::U16 => u16::MAX.into(),
+        DType::I32 => i32::MAX as u64,
+        DType::U32 => u32::MAX.into(),
+        DType::I64 => i64::MAX as u64,
+        DType::U64 => u64::MAX,
+        _ => 1,
+    }
 }

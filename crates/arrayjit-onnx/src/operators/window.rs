@@ -5,6 +5,8 @@ use arrayjit_tensor::{
     low_level::{AxisWindow, FilterLayout, in_space, numbered},
 };
 
+use tnode::SizeSum;
+
 use super::{
     context::{Lowered, NodeContext},
     operator::{Operator, op},
@@ -13,9 +15,9 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
-    extents::Extents,
+    extents::{Extents, extent},
     host::reversed,
-    shape::{access, elements, ranges},
+    shape::{access, elements, letters, ranges},
     value::Value,
 };
 
@@ -55,13 +57,86 @@ pub(super) fn windows(
     extents: &Extents,
     kernel: &[usize],
 ) -> Result<Vec<AxisWindow>> {
+    windows_with(cx, extents, kernel, cx.text_or("auto_pad", "NOTSET")?)
+}
+
+/// The windows of each axis of space, and the array that they read. Margins that depend on a size are a part
+/// of a copy, with `number` in them.
+pub(super) fn windows_on(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    kernel: &[usize],
+    number: &str,
+) -> Result<(Value, Vec<AxisWindow>)> {
+    let mode = cx.text_or("auto_pad", "NOTSET")?.to_owned();
+    let has_stride = |(at, stride): (usize, &usize)| {
+        *stride > 1 && x.extents().0.get(at + 2).is_some_and(|axis| axis.size.is_some())
+    };
+    let strides = per_axis(cx, "strides", kernel.len())?;
+    if !mode.starts_with("SAME") || !strides.iter().enumerate().any(has_stride) {
+        return Ok((x.clone(), windows(cx, &x.extents(), kernel)?));
+    }
+    let padded = with_same_margins(cx, x, kernel, (&mode, number))?;
+    let windows = windows_with(cx, &padded.extents(), kernel, "VALID")?;
+    Ok((padded, windows))
+}
+
+/// A copy with the margins in front that `SAME` asks for, and with enough elements behind for all windows to
+/// be inside: an axis of `n` elements gets `n + w - 1` for windows that span `w`, so that as many windows fit
+/// as strides begin in the axis.
+fn with_same_margins(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    kernel: &[usize],
+    (mode, number): (&str, &str),
+) -> Result<Value> {
+    let (strides, dilations) =
+        (per_axis(cx, "strides", kernel.len())?, per_axis(cx, "dilations", kernel.len())?);
+    let (mut extents, mut index) = (x.extents(), letters(x.rank()));
+    let spans =
+        kernel.iter().zip(&dilations).map(|(&taps, &dilation)| (taps.max(1) - 1).checked_mul(dilation));
+    for (at, span) in spans.enumerate() {
+        let rest = span.filter(|&rest| (rest as i64) < MOST).ok_or_else(OnnxError::overflow)?;
+        let (stride, axis) = (strides[at], &mut extents.0[at + 2]);
+        if stride > rest + 1 && rest > 0 && axis.size.is_some() {
+            return Err(cx.needs_extents("strides beyond windows leave margins out for some sizes"));
+        }
+        let rounded = if mode == "SAME_LOWER" { 1 } else { 0 };
+        let before = match &axis.size {
+            Some(size) if stride > 1 && rest > 0 => {
+                let (name, last) = (size.name(), stride - 1);
+                let more = (rest + 1 + rounded) as i64 - stride as i64;
+                format!("(({stride}*((({name}) + {last})/{stride}) - ({name}) + {more})/2)")
+            }
+            Some(_) => ((rest + rounded) / 2).to_string(),
+            None => {
+                let total =
+                    ((axis.dim.div_ceil(stride).max(1) - 1) * stride + rest + 1).saturating_sub(axis.dim);
+                ((total + rounded) / 2).to_string()
+            }
+        };
+        index[at + 2] = format!("{} - {before}", index[at + 2]);
+        let more = SizeSum::from(&*axis).plus(&(rest as i64).into()).ok_or_else(OnnxError::overflow)?;
+        *axis = extent(&more)?;
+    }
+    let own = cx.bind_array(x)?.padded(number, &index);
+    let text = format!("{} := {own}{}", access("y", letters(x.rank())), extents.clause());
+    cx.emit(x.dtype(), &extents, &text)
+}
+
+/// The windows of each axis of space, with this kind of margins.
+fn windows_with(
+    cx: &NodeContext<'_, '_>,
+    extents: &Extents,
+    kernel: &[usize],
+    mode: &str,
+) -> Result<Vec<AxisWindow>> {
     let (axes, shape) = (kernel.len(), extents.dims());
     let space = shape.get(2..).filter(|space| space.len() == axes);
     let space = space.ok_or_else(|| OnnxError::operand(0, format!("expected {} axes", axes + 2)))?;
     let (strides, dilations) = (per_axis(cx, "strides", axes)?, per_axis(cx, "dilations", axes)?);
     let is_ceil = cx.int_or("ceil_mode", 0)? != 0;
     let margins = margins(cx, axes)?;
-    let mode = cx.text_or("auto_pad", "NOTSET")?;
     let mut windows = Vec::new();
     for at in 0..axes {
         let (size, kernel, stride, dilation) = (space[at], kernel[at], strides[at], dilations[at]);
@@ -165,7 +240,7 @@ pub(super) fn convolved_by(
         let problem = format!("filters {filter:?} do not fit {shape:?} in {groups} groups");
         return Err(OnnxError::operand(1, problem));
     }
-    let windows = windows(cx, &x.extents(), &filter[2..])?;
+    let (x, windows) = windows_on(cx, x, &filter[2..], "0")?;
     let mut result = vec![shape[0], filter[0]];
     result.extend(windows.iter().map(|window| window.count));
     let dtype = x.dtype();
@@ -175,10 +250,10 @@ pub(super) fn convolved_by(
     let filters = last(cx)?;
     let (call, layout) = (cx.call(), FilterLayout::FiltersLast);
     match bias {
-        Some(bias) => cx.operation([x, &filters, &bias], dtype, &result, |[x, filters, bias]| {
+        Some(bias) => cx.operation([&x, &filters, &bias], dtype, &result, |[x, filters, bias]| {
             x.convolved(call, (filters.argument(), layout), Some(bias), &windows, groups)
         }),
-        None => cx.operation([x, &filters], dtype, &result, |[x, filters]| {
+        None => cx.operation([&x, &filters], dtype, &result, |[x, filters]| {
             x.convolved(call, (filters.argument(), layout), None, &windows, groups)
         }),
     }

@@ -201,6 +201,156 @@ fn heights_and_widths_are_sizes_of_margins_and_transposed_convolutions() {
     check(graph, &[&[2, 3, 9, 30], &[3, 3, 16, 32], &[2, 3, 7, 5], &[4, 3, 12, 17], &[2, 3, 4, 3]]);
 }
 
+/// Margins of `SAME` depend on the size where windows have strides.
+#[test]
+fn same_margins_of_strides_follow_from_sizes() {
+    let window = |of: &str, (rows, columns): (i64, i64), strides: [i64; 2], mode: &str| {
+        let node = ints(node(of), "kernel_shape", &[rows, columns]);
+        text(ints(node, "strides", &strides), "auto_pad", mode)
+    };
+    let nodes = vec![
+        window("a = Conv x w b", (3, 3), [2, 2], "SAME_UPPER"),
+        window("c = Conv x w", (3, 3), [2, 3], "SAME_LOWER"),
+        window("d = Conv x even", (4, 2), [3, 1], "SAME_UPPER"),
+        window("e = Conv x even b", (4, 2), [2, 2], "SAME_LOWER"),
+        ints(window("g = Conv x w", (3, 3), [2, 2], "SAME_UPPER"), "dilations", &[2, 1]),
+        window("h = Conv x one", (1, 1), [2, 2], "SAME_UPPER"),
+        window("m = MaxPool x", (3, 2), [2, 2], "SAME_UPPER"),
+        window("n = MaxPool a", (2, 3), [2, 2], "SAME_LOWER"),
+        window("p = LpPool x", (3, 2), [3, 2], "SAME_UPPER"),
+        int(window("q = AveragePool x", (3, 4), [2, 3], "SAME_LOWER"), "count_include_pad", 1),
+    ];
+    let mut graph = graph_of(
+        &["batch", "3", "height", "width"],
+        &["a", "c", "d", "e", "g", "h", "m", "n", "p", "q"],
+        nodes,
+    );
+    let weights = [("w", &[4, 3, 3, 3][..]), ("even", &[4, 3, 4, 2]), ("one", &[4, 3, 1, 1]), ("b", &[4])];
+    for (name, shape) in weights {
+        graph = constant(graph, name, &numbers(shape));
+    }
+    check(graph, &[&[2, 3, 9, 30], &[3, 3, 16, 32], &[2, 3, 7, 5], &[4, 3, 12, 17], &[2, 3, 10, 2]]);
+}
+
+/// Elements that updates replace or change, along axes with sizes and at tuples of positions.
+#[test]
+fn updates_are_scattered_along_sizes() {
+    let reduced = |node: NodeProto, reduction: &str| text(node, "reduction", reduction);
+    let nodes = vec![
+        node("plane = ReduceSum x two"),
+        node("flat = Squeeze plane two"),
+        node("shape = Shape flat"),
+        node("length = Gather shape i1"),
+        node("batch = Gather shape i0"),
+        node("of_length = Range i0 length i1"),
+        node("of_batch = Range i0 batch i1"),
+        // Positions that repeat, some from the end.
+        node("repeated_0 = Div of_length i3"),
+        node("repeated = Sub repeated_0 i2"),
+        node("wide = Expand repeated shape"),
+        int(node("replaced = ScatterElements flat wide flat"), "axis", 1),
+        reduced(int(node("added = ScatterElements flat wide flat"), "axis", 1), "add"),
+        reduced(int(node("most = ScatterElements flat wide flat"), "axis", 1), "max"),
+        node("rows_at = Unsqueeze repeated last"),
+        ints(node("by_rows = Transpose flat"), "perm", &[1, 0]),
+        node("rows = ScatterND by_rows rows_at by_rows"),
+        reduced(node("sums = ScatterND by_rows rows_at by_rows"), "add"),
+        node("b_row = Unsqueeze of_batch ones"),
+        node("b_all = Expand b_row shape"),
+        node("b_last = Unsqueeze b_all last"),
+        node("k_last = Unsqueeze wide last"),
+        int(node("tuples = Concat b_last k_last"), "axis", -1),
+        node("of_tuples = ScatterND x tuples x"),
+        reduced(node("sum_of_tuples = ScatterND x tuples x"), "add"),
+        node("elements = ScatterND flat tuples flat"),
+    ];
+    let outputs = ["replaced", "added", "most", "rows", "sums", "of_tuples", "sum_of_tuples", "elements"];
+    let mut graph = graph_of(&["batch", "n", "6"], &outputs, nodes);
+    for (name, at) in [("i0", 0), ("i1", 1), ("i2", 2), ("i3", 3)] {
+        graph = constant(graph, name, &longs(&[at], &[]));
+    }
+    for (name, at) in [("two", 2), ("last", -1), ("ones", 1)] {
+        graph = constant(graph, name, &longs(&[at], &[1]));
+    }
+    check(graph, &[&[2, 7, 6], &[3, 16, 6], &[4, 5, 6], &[2, 64, 6], &[5, 2, 6]]);
+}
+
+/// All elements of an axis with a size in order, among them NaN, infinities and equal ones.
+#[test]
+fn elements_are_sorted_along_sizes() {
+    let nodes = vec![
+        node("odd = Div x zero_or_more"),
+        node("shape = Shape x"),
+        node("length = Gather shape i1"),
+        int(node("down down_at = TopK odd length"), "axis", 1),
+        int(int(node("up up_at = TopK odd length"), "axis", 1), "largest", 0),
+        int(node("first first_at = TopK odd one"), "axis", 1),
+        int(node("whole = Cast x"), "to", 7),
+        int(node("integers integers_at = TopK whole length"), "axis", 1),
+        int(int(node("least least_at = TopK whole length"), "axis", 1), "largest", 0),
+    ];
+    let outputs = [
+        "down",
+        "down_at",
+        "up",
+        "up_at",
+        "first",
+        "first_at",
+        "integers",
+        "integers_at",
+        "least",
+        "least_at",
+    ];
+    let mut graph = graph_of(&["batch", "n", "4"], &outputs, nodes);
+    graph = constant(graph, "i1", &longs(&[1], &[1]));
+    graph = constant(graph, "one", &longs(&[1], &[1]));
+    graph = constant(graph, "zero_or_more", &floats(&[1.0, 0.0, -0.0, 3.0], &[4]));
+    check(graph, &[&[2, 7, 4], &[3, 16, 4], &[2, 2, 4], &[4, 33, 4]]);
+}
+
+/// An array without elements has the sizes of the run on its other axes, which the host must know.
+#[test]
+fn results_without_elements_have_the_sizes_of_their_run() {
+    let nodes = vec![
+        node("none = Slice x i0 i0 i0"),
+        node("other = Transpose none"),
+        int(node("both = Concat none none"), "axis", 0),
+        node("product = MatMul other none"),
+        node("sum = Add none x_row"),
+        node("x_row = Slice x i0 i1 i0"),
+        int(node("gathered = Gather x nothing"), "axis", 0),
+    ];
+    let outputs = ["none", "other", "both", "product", "sum", "gathered"];
+    let mut graph = graph_of(&["batch", "n"], &outputs, nodes);
+    for (name, at) in [("i0", 0), ("i1", 1)] {
+        graph = constant(graph, name, &longs(&[at], &[1]));
+    }
+    let graph = constant(graph, "nothing", &longs(&[], &[0]));
+    let sized = session_with(graph.clone(), symbolic());
+    let exact = session_with(graph, SessionOptions::new());
+    for shape in [[2, 3], [5, 6], [3, 9]] {
+        let x = numbers(&shape);
+        let [found, expected] = [&sized, &exact].map(|session| session.run(&[("x", &x)]).unwrap());
+        assert_eq!(found, expected, "{shape:?}");
+    }
+}
+
+/// A loop without steps has rows of the size that a run gives, which the host must know.
+#[test]
+fn rows_of_no_steps_have_the_sizes_of_their_run() {
+    for step in ["c2 = Add c z", "c2 = Add c x"] {
+        let nodes = [step, "s = Exp c2", "co = Identity ci"].map(node);
+        let body = graph(&["it", "ci", "c"], &["co", "c2", "s"], nodes.to_vec());
+        let looped = subgraph(node("last rows = Loop m _ x"), "body", body);
+        let mut model = graph_of(&["n"], &["last", "rows"], vec![looped]);
+        model = constant(constant(model, "m", &longs(&[0], &[])), "z", &numbers(&[3]));
+        let session = session_with(model, symbolic());
+        let outputs = session.run(&[("x", &numbers(&[3]))]).unwrap();
+        assert_eq!(outputs[0].dims().to_vec(), [3], "{step}");
+        assert_eq!(outputs[1].dims().to_vec(), [0, 3], "{step}");
+    }
+}
+
 /// Layers that halve an axis and add what they double again fit each other for multiples of 4 only.
 #[test]
 fn multiples_of_a_number_are_sizes_of_models_that_halve_and_double() {
