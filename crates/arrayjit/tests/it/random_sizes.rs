@@ -142,8 +142,7 @@ impl RandomText {
         self.add(format!("t{at}"), axes);
     }
 
-    /// Adds a convolution or a pool with margins, in one or two dimensions, of which the first may have a
-    /// stride.
+    /// Adds a convolution or a pool with margins, in one or two dimensions. The first may have a stride.
     fn window(&mut self, at: usize) {
         let is_image = |axes: &str| matches!(axes, "ik" | "kij");
         let images: Vec<_> = self.nodes.iter().filter(|(_, axes)| is_image(axes)).cloned().collect();
@@ -339,7 +338,7 @@ fn results(
     runs.iter().map(run).collect()
 }
 
-/// Checks the program of a seed on one backend, for three pairs of sizes of which one is the greatest.
+/// Checks the program of a seed on one backend, for two pairs of sizes and for the greatest sizes.
 fn check(seed: u64, name: &str, backend: &Backend) {
     let program = RandomText::of(seed);
     let mut draw = SplitMix64::new(!seed);
