@@ -74,6 +74,7 @@ pub(crate) fn run(args: &CiArgs) -> Result<()> {
     let gpu = gpu_environment()?;
     if args.full {
         ensure_fuzzer()?;
+        ensure_corpora()?;
     }
     let mut stages = if args.full { long_stages(args, &gpu) } else { Vec::new() };
     stages.extend(short_stages(&gpu));
@@ -148,6 +149,26 @@ fn ensure_fuzzer() -> Result<()> {
     if status.success() { Ok(()) } else { bail!("installing cargo-fuzz ended with {status}") }
 }
 
+/// The targets of fuzzing, with the folders of their seeds.
+const FUZZ_TARGETS: [(&str, &str); 8] = [
+    ("parse", "fuzz/seeds"),
+    ("assignments", "fuzz/seeds"),
+    ("verified", "fuzz/seeds"),
+    ("optimized", "fuzz/seeds"),
+    ("compiled", "fuzz/seeds"),
+    ("differential", "fuzz/seeds"),
+    ("onnx_model", "fuzz/onnx-seeds"),
+    ("model_files", "fuzz/model-seeds"),
+];
+
+/// Makes the folders of the corpora, which a fresh clone lacks and `cargo fuzz` does not make.
+fn ensure_corpora() -> Result<()> {
+    FUZZ_TARGETS.iter().try_for_each(|(target, _)| {
+        let folder = format!("fuzz/corpus/{target}");
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {folder}"))
+    })
+}
+
 /// The example of a codegen in a workspace of its own.
 const CODEGEN_C: &str = "examples/codegen-c";
 
@@ -214,10 +235,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
 /// Fuzzing, and the address sanitizer.
 fn fuzz_stages(seconds: u32) -> Vec<Stage> {
     let minutes = u64::from(seconds).div_ceil(60) + 5;
-    let texts = ["parse", "assignments", "verified", "optimized", "compiled", "differential"];
-    let files = [("onnx_model", "fuzz/onnx-seeds"), ("model_files", "fuzz/model-seeds")];
-    let targets = texts.map(|target| (target, "fuzz/seeds")).into_iter().chain(files);
-    let fuzz = targets.map(|(target, seeds)| {
+    let fuzz = FUZZ_TARGETS.iter().map(|(target, seeds)| {
         let command = format!(
             "cargo +nightly fuzz run {target} fuzz/corpus/{target} {seeds} -- -max_total_time={seconds} -timeout=20"
         );
