@@ -29,6 +29,10 @@ pub struct Caps {
     pub storage: DTypeSet,
     /// Types with native arithmetic; the others are legalized to operations on these.
     pub arithmetic: DTypeSet,
+    /// Floats without native arithmetic that the target converts from and to `f32`, by the definition of
+    /// [`tnode::Scalar::convert`]. Legalization expands the conversions of other narrow floats to some ten
+    /// operations on integers.
+    pub conversions: DTypeSet,
     /// How transcendental operations are computed: `exp`, `tanh`, ….
     pub transcendental: Transcendental,
     /// Bytes of a vector register; 0 where there are no vectors.
@@ -87,6 +91,7 @@ impl Caps {
             target: target.into(),
             storage: DType::ALL.into_iter().collect(),
             arithmetic: DType::ALL.into_iter().filter(is_native).collect(),
+            conversions: DTypeSet::EMPTY,
             transcendental: Transcendental::Expanded,
             vector_bytes: 0,
             vector_registers: 0,

@@ -20,6 +20,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
     Caps {
         vector_bytes: if has_vectors() { width.bytes().min(SCHEDULED_BYTES) } else { 0 },
         vector_registers: VECTOR_REGISTERS,
+        conversions: CONVERTED_TYPES,
         contractions: if has_microkernels { OPERAND_TYPES } else { DTypeSet::EMPTY },
         fma: has_fma(),
         l1_bytes: cpu.l1_bytes,
@@ -38,6 +39,10 @@ pub(crate) const OPERAND_TYPES: DTypeSet = DTypeSet::EMPTY
     .with(DType::Bf16)
     .with(DType::F32)
     .with(DType::F64);
+
+/// The narrow floats that code converts from and to `f32`. Vector programs do so where they read and store
+/// elements; otherwise both emitters expand the conversion.
+pub(crate) const CONVERTED_TYPES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 
 /// The widest vectors that the scheduler sees, in bytes. A strip has several of them, which the assembler
 /// joins where the CPU has wider ones. A schedule for wider vectors fuses rows of a few dozen elements that

@@ -2,13 +2,15 @@
 //! generated.
 //!
 //! The table describes kernels after legalization. `bool`, integers, `f32` and `f64` have arithmetic.
-//! Narrower floats are moved, selected and reinterpreted, but have no arithmetic; `u32x4` is only moved. GEMM
-//! plans may read operands from narrower floats.
+//! Narrower floats are moved, selected and reinterpreted, and some are converted from and to `f32`, but have
+//! no arithmetic; `u32x4` is only moved. GEMM plans may read operands from narrower floats.
 
 use codegen_core::emit::lacking;
 use codegen_core::{Caps, Checked, CodegenError, DTypeSet, Kernel, Renderer, canonical, reject};
 use lowered_ir::ir::{BinaryOp, Expr, Locals, LoweredRoutine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::DType;
+
+use crate::caps::CONVERTED_TYPES;
 
 /// The name of this codegen in messages.
 pub(crate) const NAME: &str = "cranelift";
@@ -100,7 +102,11 @@ fn check_expr(routine: &LoweredRoutine, locals: &Locals, expr: &Expr) -> Checked
         Expr::Ternary { op: TernaryOp::Mul3, a, .. } => lacking::expanded(TernaryOp::Mul3, dtype(a)),
         Expr::Convert { to, arg } => {
             let from = dtype(arg);
-            let why = if from == *to { None } else { arithmetic(from).or(arithmetic(*to)) };
+            let why = match (from, *to) {
+                (from, to) if from == to => None,
+                (narrow, DType::F32) | (DType::F32, narrow) if CONVERTED_TYPES.contains(narrow) => None,
+                (from, to) => arithmetic(from).or(arithmetic(to)),
+            };
             why.map_or(Ok(()), |why| reject(format!("convert {to}({from})"), why))
         }
         Expr::Bitcast { to, arg } => {

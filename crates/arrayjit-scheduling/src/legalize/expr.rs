@@ -97,7 +97,8 @@ impl Legalizer<'_> {
             Expr::Bitcast { arg, .. }
                 if matches!(
                     *arg,
-                    Expr::Get { .. }
+                    Expr::Convert { .. }
+                        | Expr::Get { .. }
                         | Expr::GetLocal { .. }
                         | Expr::GetMerge { .. }
                         | Expr::GetGuarded { .. }

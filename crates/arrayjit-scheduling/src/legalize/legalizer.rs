@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use codegen_core::{Caps, canonical};
 use lowered_ir::ir::{Block, Expr, Fresh, IdSet, LocalId, Locals, LogPart, LoopId, LoweredRoutine, Stmt};
-use lowered_ir::math::build;
+use lowered_ir::math::{build, narrow};
 use tnode::{DType, Scalar};
 
 use super::dynamic::Computed;
 use super::error::{LegalizeError, Result};
-use super::narrow;
 
 /// The state of one rewrite.
 pub(super) struct Legalizer<'a> {
@@ -66,7 +65,10 @@ impl Legalizer<'_> {
             _ => false,
         };
         let is_narrow = |part: &Expr| match part {
-            Expr::Convert { arg, .. } => self.is_emulated(self.routine.dtype_of(arg, self.locals)),
+            Expr::Convert { to, arg } => {
+                let from = self.routine.dtype_of(arg, self.locals);
+                self.is_emulated(from) && !(self.converts(from) && *to == DType::F32)
+            }
             Expr::GetLocal { local, .. } => self.holds_bits(*local),
             _ => false,
         };
@@ -132,6 +134,11 @@ impl Legalizer<'_> {
     /// Whether values of the type are bits, because the target does not compute with it.
     pub(super) fn is_emulated(&self, dtype: DType) -> bool {
         dtype.is_float() && dtype.size_bytes() < 4 && !self.computes(dtype)
+    }
+
+    /// Whether the target converts an emulated type from and to `f32`.
+    pub(super) fn converts(&self, dtype: DType) -> bool {
+        self.caps.conversions.contains(dtype)
     }
 
     /// Whether values of a local are bits, because its type is emulated.

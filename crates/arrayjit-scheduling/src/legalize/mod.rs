@@ -23,8 +23,9 @@
 //!   logged values of every type;
 //! * if the target compiles contractions whole ([`Caps::contractions`]), conversions of `f16` and `bf16`
 //!   operands to `f32` in the loops that [`codegen_core::canonical`] recognizes;
-//! * bit casts between types of one size. Floats outside of [`Caps::arithmetic`] occur only as the operand of
-//!   a bit cast to `u8` or `u16`, and as the stored result of the inverse bit cast.
+//! * conversions of the floats of [`Caps::conversions`] from and to `f32`;
+//! * bit casts between types of one size. Floats outside of [`Caps::arithmetic`] otherwise occur only as the
+//!   operand of a bit cast to `u8` or `u16`, and as the stored result of the inverse bit cast.
 //!
 //! Every other operation becomes statements on scalar locals, inserted before the statement in the same
 //! block:
@@ -34,8 +35,8 @@
 //!   only), the other in `f32` and `i32`;
 //! * composite operations (`relu`, the gates, `recip`, logical ones, integer powers), by their definitions;
 //! * operations on `f16`, `bf16` and 8-bit floats, if the target does not compute with them: their bits are
-//!   decoded to `f32`, the operation is computed there, and the result is rounded back to bits. Locals of
-//!   these types hold bits;
+//!   decoded to `f32`, the operation is computed there, and the result is rounded back to bits
+//!   ([`lowered_ir::math::narrow`]). Locals of these types hold bits;
 //! * operations on `bool`, by their truth tables;
 //! * accumulating stores at computed indices, as a `gather`, the operation and a `scatter`;
 //! * generators of random bits, on the lanes of their operands.

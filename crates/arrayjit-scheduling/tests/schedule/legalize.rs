@@ -33,6 +33,11 @@ fn cpu() -> Caps {
     caps("cpu", |d| !is_narrow_float(d) && d != DType::U32x4)
 }
 
+/// A CPU that converts two narrow floats from and to `f32`.
+fn converting() -> Caps {
+    Caps { conversions: [DType::F16, DType::Bf16].into_iter().collect(), ..cpu() }
+}
+
 /// A target without arithmetic below 32 bits.
 fn wide_only() -> Caps {
     caps("wide", |d| d.size_bytes() >= 4 && d != DType::U32x4)
@@ -141,7 +146,11 @@ fn fault(expr: &Expr, dtype: &dyn Fn(&Expr) -> DType, caps: &Caps) -> Option<Str
         Expr::Ternary { op: TernaryOp::Fma, a, .. } => !computes(a) || !dtype(a).is_float(),
         Expr::Convert { to, arg } => {
             let known = |d: DType| caps.arithmetic.contains(d) || d == DType::Bool || d.is_integer();
-            !known(*to) || !known(dtype(arg)) || *to == DType::Bool
+            let is_native = match (dtype(arg), *to) {
+                (narrow, DType::F32) | (DType::F32, narrow) => caps.conversions.contains(narrow),
+                _ => false,
+            };
+            !is_native && (!known(*to) || !known(dtype(arg)) || *to == DType::Bool)
         }
         Expr::Bitcast { to, arg } => to.size_bytes() != dtype(arg).size_bytes(),
         _ => false,
@@ -199,7 +208,7 @@ fn computing_types() -> impl Iterator<Item = DType> {
 
 #[test]
 fn unary_operations_keep_their_bits() {
-    for caps in [cpu(), wide_only(), everything()] {
+    for caps in [cpu(), converting(), wide_only(), everything()] {
         for dtype in computing_types() {
             let values = edges(dtype);
             for &op in UnaryOp::ALL {
@@ -212,7 +221,7 @@ fn unary_operations_keep_their_bits() {
 
 #[test]
 fn binary_operations_keep_their_bits() {
-    for caps in [cpu(), wide_only(), everything()] {
+    for caps in [cpu(), converting(), wide_only(), everything()] {
         for dtype in computing_types() {
             let [a, b] = pairs(dtype);
             for &op in BinaryOp::ALL {
@@ -229,7 +238,7 @@ fn binary_operations_keep_their_bits() {
 
 #[test]
 fn binary_operations_with_a_constant_keep_their_bits() {
-    for caps in [cpu(), wide_only()] {
+    for caps in [cpu(), converting(), wide_only()] {
         for dtype in computing_types().filter(|d| d.is_integer() || is_narrow_float(*d)) {
             let values = edges(dtype);
             for k in [0, 1, -1, 2, 5, 77].map(|k| Scalar::from_i64(dtype, k)) {
@@ -248,7 +257,7 @@ fn binary_operations_with_a_constant_keep_their_bits() {
 
 #[test]
 fn ternary_operations_keep_their_bits() {
-    for caps in [cpu(), wide_only(), everything()] {
+    for caps in [cpu(), converting(), wide_only(), everything()] {
         for dtype in computing_types() {
             let [a, b] = pairs(dtype);
             let c: Vec<Scalar> = a.iter().rev().copied().collect();
@@ -265,7 +274,7 @@ fn ternary_operations_keep_their_bits() {
 
 #[test]
 fn conversions_keep_their_bits() {
-    for caps in [cpu(), wide_only(), everything()] {
+    for caps in [cpu(), converting(), wide_only(), everything()] {
         for from in computing_types() {
             for to in computing_types() {
                 let values = edges(from);
@@ -284,7 +293,7 @@ fn bitcasts_keep_their_bits() {
         for to in computing_types().filter(has_size) {
             let values = edges(from);
             let routine = map(&[(from, values.len())], to, Expr::bitcast(to, operand(0)));
-            for caps in [cpu(), wide_only()] {
+            for caps in [cpu(), converting(), wide_only()] {
                 assert_same(&routine, &caps, std::slice::from_ref(&values), &format!("bitcast {to}({from})"));
             }
         }
@@ -399,9 +408,24 @@ fn locals_and_guarded_reads_keep_their_bits() {
             nodes,
             body,
         };
-        for caps in [cpu(), wide_only(), everything()] {
+        for caps in [cpu(), converting(), wide_only(), everything()] {
             assert_same(&routine, &caps, std::slice::from_ref(&values), &format!("locals of {dtype}"));
         }
+    }
+}
+
+/// Conversions stay operations, on what memory holds and on what another operation computes.
+#[test]
+fn conversions_that_a_target_has_stay() {
+    for narrow in [DType::F16, DType::Bf16] {
+        for (from, to) in [(narrow, DType::F32), (DType::F32, narrow)] {
+            let routine = map(&[(from, 4)], to, Expr::convert(to, operand(0)));
+            assert_eq!(legalize(&routine, &converting()).unwrap().body, routine.body);
+        }
+        let negated = map(&[(narrow, 4)], narrow, Expr::unary(UnaryOp::Sqrt, operand(0)));
+        let root = Expr::unary(UnaryOp::Sqrt, Expr::convert(DType::F32, operand(0)));
+        let expected = map(&[(narrow, 4)], narrow, Expr::convert(narrow, root));
+        assert_eq!(legalize(&negated, &converting()).unwrap().body, expected.body);
     }
 }
 

@@ -53,6 +53,7 @@ impl Caps {
         for (of, needed, missing_in, set) in [
             ("index", index, "arithmetic", self.arithmetic),
             ("arithmetic", self.arithmetic, "storage", self.storage),
+            ("conversions", self.conversions, "storage", self.storage),
             ("contractions", self.contractions, "storage", self.storage),
         ] {
             if let Some(dtype) = DType::ALL.into_iter().find(|&d| needed.contains(d) && !set.contains(d)) {

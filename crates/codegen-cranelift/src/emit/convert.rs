@@ -1,17 +1,30 @@
 //! Conversions between element types, and between single values and lanes.
 
+use std::convert::Infallible;
+
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Opcode, Type, Value, types};
-use tnode::DType;
+use lowered_ir::ir::BinaryOp;
+use lowered_ir::math::narrow::{self, NarrowAlgebra};
+use tnode::{DType, Scalar};
 
 use super::Emitter;
 use super::repr::{self, LANES, Val};
+use crate::caps::CONVERTED_TYPES;
 
 impl Emitter<'_> {
     /// Converts a value to another type, as [`tnode::Scalar::convert`] defines it.
     pub(super) fn convert(&mut self, from: DType, to: DType, x: &Val) -> Val {
         if from == to {
             return x.clone();
+        }
+        if CONVERTED_TYPES.contains(from) {
+            let Ok(wide) = narrow::decode(self, from, x.clone());
+            return wide;
+        }
+        if CONVERTED_TYPES.contains(to) {
+            let Ok(bits) = narrow::encode(self, to, x.clone());
+            return bits;
         }
         if !x.wide {
             return Val::one(self.convert_one(from, to, x.first()));
@@ -239,6 +252,39 @@ impl Emitter<'_> {
     /// Truncates an integer to its low bits.
     pub(super) fn reduce(&mut self, ty: Type, x: Value) -> Value {
         if self.ssa.type_of(x) == ty { x } else { self.ssa.unary(Opcode::Ireduce, ty, x) }
+    }
+}
+
+/// Conversions of narrow floats from and to `f32`, which have no instruction here.
+impl NarrowAlgebra for Emitter<'_> {
+    type Value = Val;
+    type Error = Infallible;
+
+    fn constant(&mut self, x: Scalar) -> Val {
+        self.scalar(x)
+    }
+
+    fn binary(&mut self, op: BinaryOp, dtype: DType, a: Val, b: Val) -> Result<Val, Infallible> {
+        let [a, b] = self.alike([(dtype, a), (dtype, b)]);
+        Ok(Emitter::binary(self, op, dtype, &a, &b))
+    }
+
+    fn shift(&mut self, op: BinaryOp, x: Val, by: u32) -> Result<Val, Infallible> {
+        Ok(Emitter::shift(self, op, DType::U32, &x, u64::from(by)))
+    }
+
+    fn select(&mut self, condition: Val, then: Val, otherwise: Val) -> Val {
+        let operands = [(DType::Bool, condition), (DType::U32, then), (DType::U32, otherwise)];
+        let [condition, then, otherwise] = self.alike(operands);
+        Emitter::select(self, DType::U32, &condition, &then, &otherwise)
+    }
+
+    fn convert(&mut self, from: DType, to: DType, x: Val) -> Val {
+        Emitter::convert(self, from, to, &x)
+    }
+
+    fn bitcast(&mut self, from: DType, to: DType, x: Val) -> Val {
+        Emitter::bitcast(self, from, to, &x)
     }
 }
 

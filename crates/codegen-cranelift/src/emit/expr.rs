@@ -111,7 +111,7 @@ impl Emitter<'_> {
         if value.wide { value.clone() } else { self.broadcast(dtype, value.first()) }
     }
 
-    fn scalar(&mut self, scalar: Scalar) -> Val {
+    pub(super) fn scalar(&mut self, scalar: Scalar) -> Val {
         let ty = repr::one(scalar.dtype());
         Val::one(match scalar.dtype() {
             DType::U32x4 => self.ssa.vector(ty, scalar.bits().to_le_bytes()),

@@ -10,7 +10,7 @@
 //! | `f32`, `f64` | `f32`, `f64` | `f32x4`, two `f64x2` |
 //! | `u32x4` | `i32x4` | never |
 //!
-//! Floats narrower than 32 bits are opaque bits here; legalization has rewritten their arithmetic.
+//! Floats narrower than 32 bits are bits here; legalization has rewritten their arithmetic to conversions.
 
 use cranelift_codegen::ir::{Type, Value, types};
 use smallvec::{SmallVec, smallvec};

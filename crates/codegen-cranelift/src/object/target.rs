@@ -11,7 +11,7 @@ use target_lexicon::{Architecture, BinaryFormat, Endianness, OperatingSystem, Po
 use vector_asm::Isa;
 
 use super::no_target;
-use crate::caps::{ALIGNMENT, OPERAND_TYPES};
+use crate::caps::{ALIGNMENT, CONVERTED_TYPES, OPERAND_TYPES};
 use crate::compile::flags;
 use crate::options::{CraneliftOptions, VectorWidth};
 use crate::vector::Target;
@@ -196,6 +196,7 @@ impl ObjectTarget {
                 ObjectLevel::X86V3 | ObjectLevel::X86V4 => 16,
                 ObjectLevel::Arm64 => 32,
             },
+            conversions: CONVERTED_TYPES,
             contractions: if self.products().is_some() { OPERAND_TYPES } else { DTypeSet::EMPTY },
             fma: self.level != ObjectLevel::X86V2,
             l1_bytes: L1_BYTES,

@@ -12,8 +12,8 @@ use std::{
 
 use lowered_ir::ir::{LocalId, NodeRef};
 use vector_asm::{
-    Counter, Index, LaneType, LoopRange, Value, Variable, VectorAddress, VectorOp, VectorProgram, VectorStmt,
-    VectorType,
+    Counter, Index, LaneType, LoopRange, StoredType, Value, Variable, VectorAddress, VectorOp, VectorProgram,
+    VectorStmt, VectorType,
 };
 
 use super::repr;
@@ -197,7 +197,8 @@ impl ProgramBuilder {
         value
     }
 
-    /// Stores to an array. A later load of the same type from this place yields `value`.
+    /// Stores to an array. A later load of the same type from this place yields `value`, unless the store
+    /// rounds it.
     pub(super) fn store(&mut self, array: Array, place: VectorAddress, value: Value, streaming: bool) {
         let ty = self.type_of(value);
         let span = span(&place, ty);
@@ -206,10 +207,12 @@ impl ProgramBuilder {
             VectorOp::Load(other) if other.terms == place.terms => is_apart(&span, &self::span(other, *ty)),
             _ => false,
         });
-        known.insert(
-            (ty, VectorOp::Load(place.clone())),
-            KnownValue { value, asked: self.values.len(), is_loaded: false },
-        );
+        if !matches!(place.memory, StoredType::F16 | StoredType::BF16) {
+            known.insert(
+                (ty, VectorOp::Load(place.clone())),
+                KnownValue { value, asked: self.values.len(), is_loaded: false },
+            );
+        }
         self.size += registers(ty);
         self.push(VectorStmt::Store { place, value, streaming });
     }

@@ -1,14 +1,31 @@
 //! Conversions between element types, as [`tnode::Scalar::convert`] defines them.
 
+use lowered_ir::ir::BinaryOp;
+use lowered_ir::math::narrow::{self, NarrowAlgebra};
 use tnode::{DType, Scalar};
 use vector_asm::{Binary, Comparison, LaneType, Value, VectorOp, VectorType};
 
 use super::Translator;
+use super::reason::{BailoutReason, Result};
 use super::repr;
+use crate::caps::CONVERTED_TYPES;
 
 impl Translator<'_> {
     /// Converts a number to another type.
-    pub(super) fn convert(&mut self, from: DType, to: DType, x: Value) -> Value {
+    ///
+    /// # Errors
+    ///
+    /// An operation of the expansion of a narrow float lacks an instruction.
+    pub(super) fn convert(&mut self, from: DType, to: DType, x: Value) -> Result<Value> {
+        match (from, to) {
+            (narrow, DType::F32) if CONVERTED_TYPES.contains(narrow) => narrow::decode(self, from, x),
+            (DType::F32, narrow) if CONVERTED_TYPES.contains(narrow) => narrow::encode(self, to, x),
+            _ => Ok(self.convert_wide(from, to, x)),
+        }
+    }
+
+    /// Converts a number between types other than narrow floats.
+    pub(super) fn convert_wide(&mut self, from: DType, to: DType, x: Value) -> Value {
         match (from, to) {
             _ if from == to => x,
             (_, DType::Bool) => {
@@ -31,11 +48,11 @@ impl Translator<'_> {
     /// Reinterprets the bits as another type of the same size.
     pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Value {
         if from == DType::Bool && to != DType::Bool {
-            let byte = self.convert(from, DType::U8, x);
+            let byte = self.convert_wide(from, DType::U8, x);
             return self.bitcast(DType::U8, to, byte);
         }
         if repr::is_narrow(from) && repr::is_narrow(to) {
-            return self.convert(from, to, x);
+            return self.convert_wide(from, to, x);
         }
         let element = repr::element(to).expect("random bits were rejected before");
         let x = self.recast(x, element);
@@ -77,6 +94,25 @@ impl Translator<'_> {
         }
     }
 
+    /// The quiet NaN of its sign for each NaN that an instruction made from a narrow float; all other numbers
+    /// as they are. Such a NaN is quiet, so its bits are the greatest ones of its sign, as a signed number if
+    /// the sign is 0, and as an unsigned one otherwise.
+    pub(super) fn with_plain_nan(&mut self, x: Value) -> Value {
+        let mut x = x;
+        for (element, greatest) in [(LaneType::I32, 0x7fc0_0000), (LaneType::U32, 0xffc0_0000)] {
+            let bits = self.recast(x, element);
+            let greatest = self.build.constant(element, 1, greatest);
+            x = self.op2(Binary::Minimum, bits, greatest);
+        }
+        self.recast(x, LaneType::F32)
+    }
+
+    /// Makes each NaN quiet, and keeps the bits of all other `f32`: `x + -0`.
+    pub(super) fn with_quiet_nan(&mut self, x: Value) -> Value {
+        let negative_zero = self.build.constant(LaneType::F32, 1, u64::from((-0.0f32).to_bits()));
+        self.op2(Binary::Add, x, negative_zero)
+    }
+
     /// Reinterprets the bits as lanes of another type of the same size.
     fn recast(&mut self, x: Value, element: LaneType) -> Value {
         let ty = self.build.type_of(x);
@@ -94,5 +130,37 @@ impl Translator<'_> {
             .map(|bits| self.build.constant(LaneType::I32, 1, bits));
         let above = self.op2(Binary::Maximum, x, least);
         self.op2(Binary::Minimum, above, greatest)
+    }
+}
+
+/// Conversions of narrow floats from and to `f32` in registers.
+impl NarrowAlgebra for Translator<'_> {
+    type Value = Value;
+    type Error = BailoutReason;
+
+    fn constant(&mut self, x: Scalar) -> Value {
+        let element = if x.dtype().is_float() { LaneType::F32 } else { LaneType::U32 };
+        self.build.constant(element, 1, repr::bits(x))
+    }
+
+    fn binary(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value> {
+        Translator::binary(self, op, dtype, a, b)
+    }
+
+    fn shift(&mut self, op: BinaryOp, x: Value, by: u32) -> Result<Value> {
+        let by = self.build.constant(LaneType::U32, 1, u64::from(by));
+        Translator::binary(self, op, DType::U32, x, by)
+    }
+
+    fn select(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
+        Translator::select(self, condition, then, otherwise)
+    }
+
+    fn convert(&mut self, from: DType, to: DType, x: Value) -> Value {
+        self.convert_wide(from, to, x)
+    }
+
+    fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Value {
+        Translator::bitcast(self, from, to, x)
     }
 }

@@ -40,8 +40,13 @@ impl Translator<'_> {
             }
             Expr::Ternary { op, a, b, c } => self.ternary(*op, a, b, c)?,
             Expr::Convert { to, arg } => {
+                if *to == DType::F32
+                    && let Some(value) = self.converted_read(arg)?
+                {
+                    return Ok((*to, value));
+                }
                 let (from, x) = self.expr(arg)?;
-                (*to, self.convert(from, *to, x))
+                (*to, self.convert(from, *to, x)?)
             }
             Expr::Bitcast { to, arg } => {
                 let (from, x) = self.expr(arg)?;

@@ -2,7 +2,7 @@
 
 use codegen_core::emit::{IndexSum, LinearValue, RangeTest};
 use codegen_core::{Access, Kernel, Param};
-use lowered_ir::ir::{Affine, Guard, Indices, LocalId, NodeRef, Var, walk};
+use lowered_ir::ir::{Affine, Expr, Guard, Indices, LocalId, NodeRef, Var, walk};
 use smallvec::SmallVec;
 use tnode::DType;
 use vector_asm::{
@@ -47,8 +47,7 @@ pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
         .take(kernel.ir().nodes.len())
         .collect();
     walk::parts_in(&kernel.ir().body).for_each(|e| {
-        use lowered_ir::ir::Expr::{Get, GetDynamic, GetGuarded};
-        if let Get { node, .. } | GetGuarded { node, .. } | GetDynamic { node, .. } = e {
+        if let Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } = e {
             streamed[node.index()] = false;
         }
     });
@@ -98,6 +97,26 @@ impl Translator<'_> {
         Ok(self.load(at))
     }
 
+    /// Reads elements of a narrow float as `f32`; `None` if the expression is not such a read, or if the
+    /// elements are in registers.
+    pub(super) fn converted_read(&mut self, read: &Expr) -> Result<Option<Value>> {
+        let at = match read {
+            Expr::Get { node, index } | Expr::GetMerge { node, index } => self.node_elements(*node, index)?,
+            Expr::GetLocal { local, index } => match self.scratch_elements(*local, index) {
+                Some(at) => at?,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let Some(memory) = repr::converted(at.dtype) else { return Ok(None) };
+        let ty = VectorType { element: LaneType::F32, ..at.ty };
+        let op = VectorOp::Load(VectorAddress { memory, ..at.place });
+        let value = self.build.load(at.array, ty, op);
+        // An instruction that converts makes NaN quiet; that of `bf16` only moves bits.
+        let value = if memory == StoredType::BF16 { self.with_quiet_nan(value) } else { value };
+        Ok(Some(self.with_plain_nan(value)))
+    }
+
     fn load(&mut self, at: Elements) -> Value {
         let value = self.build.load(at.array, at.ty, VectorOp::Load(at.place));
         self.loaded(at.dtype, value)
@@ -116,11 +135,26 @@ impl Translator<'_> {
     }
 
     /// Stores to elements of a node.
-    pub(super) fn set_node(&mut self, node: NodeRef, index: &Indices, value: Value) -> Result<()> {
-        let at = self.node_elements(node, index)?;
+    pub(super) fn set_node(&mut self, node: NodeRef, index: &Indices, value: &Expr) -> Result<()> {
+        let mut at = self.node_elements(node, index)?;
+        let value = self.stored_value(&mut at, value)?;
         let is_contiguous = at.place.step == at.dtype.size_bytes() as i64;
         let streaming = is_contiguous && self.streamed[node.index()];
         self.store(at, value, streaming)
+    }
+
+    /// Translates the value of a store. If the value is an `f32` that the expression converts to a narrow
+    /// float, it stays an `f32`, and `at` becomes elements that round it.
+    fn stored_value(&mut self, at: &mut Elements, value: &Expr) -> Result<Value> {
+        if let (Expr::Convert { arg, .. }, Some(memory)) = (value, repr::converted(at.dtype))
+            && self.routine.dtype_of(arg, &self.locals) == DType::F32
+        {
+            let (_, single) = self.expr(arg)?;
+            (at.ty.element, at.place.memory) = (LaneType::F32, memory);
+            let quiet = self.with_quiet_nan(single);
+            return Ok(self.with_plain_nan(quiet));
+        }
+        Ok(self.expr(value)?.1)
     }
 
     fn store(&mut self, at: Elements, value: Value, streaming: bool) -> Result<()> {
@@ -158,10 +192,17 @@ impl Translator<'_> {
     }
 
     /// Stores to elements of a local.
-    pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: Value) -> Result<()> {
+    pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: &Expr) -> Result<()> {
         match self.scratch_elements(local, index) {
-            Some(at) => self.store(at?, value, false),
-            None => self.set_register(local, index, value),
+            Some(at) => {
+                let mut at = at?;
+                let value = self.stored_value(&mut at, value)?;
+                self.store(at, value, false)
+            }
+            None => {
+                let (_, value) = self.expr(value)?;
+                self.set_register(local, index, value)
+            }
         }
     }
 

@@ -82,9 +82,9 @@ impl Translator<'_> {
             }
             UnaryOp::Abs | UnaryOp::Trunc | UnaryOp::Floor | UnaryOp::RoundEven => x,
             UnaryOp::Sqrt | UnaryOp::RecipSqrt => {
-                let wide = self.convert(dtype, DType::F64, x);
+                let wide = self.convert_wide(dtype, DType::F64, x);
                 let root = self.unary_float(op, DType::F64, wide)?;
-                self.convert(DType::F64, dtype, root)
+                self.convert_wide(DType::F64, dtype, root)
             }
             UnaryOp::Recip => return Err(no_instruction(op, dtype)),
             _ => return self.unary_any(op, dtype, x),

@@ -8,7 +8,7 @@
 //! | `u16`, `f16`, `bf16` | `I32`, zero-extended | two bytes |
 //! | all others except `u32x4` | the type itself | the type itself |
 //!
-//! Floats narrower than 32 bits are opaque bits here; legalization has rewritten their arithmetic.
+//! Floats narrower than 32 bits are bits here; legalization has rewritten their arithmetic to conversions.
 
 use tnode::{DType, Scalar};
 use vector_asm::{LaneType, StoredType};
@@ -37,6 +37,15 @@ pub(super) fn memory(dtype: DType) -> StoredType {
             2 => StoredType::U16,
             _ => StoredType::Same,
         },
+    }
+}
+
+/// The stored type of a narrow float that loads convert to `f32`, and stores from it.
+pub(super) fn converted(dtype: DType) -> Option<StoredType> {
+    match dtype {
+        DType::F16 => Some(StoredType::F16),
+        DType::Bf16 => Some(StoredType::BF16),
+        _ => None,
     }
 }
 

@@ -81,14 +81,8 @@ impl Translator<'_> {
                 }
                 self.repeat(*var, *lo, hi, *kind, body)
             }
-            Stmt::Set { node, index, value } => {
-                let (_, value) = self.expr(value)?;
-                self.set_node(*node, index, value)
-            }
-            Stmt::SetLocal { local, index, value } => {
-                let (_, value) = self.expr(value)?;
-                self.set_local(*local, index, value)
-            }
+            Stmt::Set { node, index, value } => self.set_node(*node, index, value),
+            Stmt::SetLocal { local, index, value } => self.set_local(*local, index, value),
             Stmt::Zero { .. } if self.lane.is_some() => Err(BailoutReason::NotStraight),
             Stmt::Zero { node } => {
                 self.zero(*node);

@@ -5,7 +5,7 @@ use crate::common;
 
 use codegen_core::CodegenError;
 use common::{check, compile, kernel};
-use lowered_ir::interp::Memory;
+use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{
     Affine, BinaryOp, Expr, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt, TernaryOp,
     UnaryOp,
@@ -245,5 +245,96 @@ fn unsupported_operations_are_named() {
     for (error, expected) in errors {
         let CodegenError::Unsupported { op, kernel, .. } = error else { panic!("{error}") };
         assert_eq!((op.as_str(), kernel.as_str()), (expected, "op.k0"));
+    }
+}
+
+/// Memory with these inputs, in every third element if accesses are strided.
+fn memory_of(routine: &LoweredRoutine, shape: Shape, values: &[Scalar]) -> Memory {
+    let mut memory = Memory::zeroed(routine);
+    let step = if matches!(shape, Shape::Strided) { 3 } else { 1 };
+    for (i, value) in values.iter().enumerate() {
+        value
+            .write(&mut memory.nodes[0][i * step * value.dtype().size_bytes()..])
+            .expect("room for every value");
+    }
+    memory
+}
+
+/// Checks a conversion bit for bit, NaN included: of what memory holds to memory, and between registers.
+fn check_bits(from: DType, to: DType, values: &[Scalar]) {
+    let bits = |dtype: DType| if dtype == DType::F32 { DType::U32 } else { DType::U16 };
+    let converted = |x: Expr| Expr::convert(to, x);
+    let in_registers = |x: Expr| {
+        let word = Expr::binary(BinaryOp::BitXor, x, Expr::Const(Scalar::new(bits(from), 0)));
+        Expr::bitcast(bits(to), converted(Expr::bitcast(from, word)))
+    };
+    let len = values.len().next_multiple_of(32);
+    for shape in [Shape::Serial, Shape::Vector, Shape::Strided] {
+        for is_register in [false, true] {
+            let routine = match is_register {
+                true => elementwise(shape, &[bits(from)], bits(to), len, |mut x| in_registers(x.remove(0))),
+                false => elementwise(shape, &[from], to, len, |mut x| converted(x.remove(0))),
+            };
+            let memory = memory_of(&routine, shape, values);
+            let mut expected = memory.clone();
+            interp::run(&routine, &mut expected, &[]).expect("verified routines run");
+            let kernel = kernel(routine);
+            for options in common::all_options() {
+                let artifact = compile(&kernel, &options).expect("the types are supported");
+                let found = common::run_native(&artifact, &kernel, &memory, &[]);
+                let size = to.size_bytes();
+                let both = expected.nodes[1].chunks(size).zip(found.nodes[1].chunks(size));
+                let first = both.enumerate().find(|(_, (expected, found))| expected != found);
+                assert_eq!(first, None, "{to} from {from} with {options:?}, {shape:?}, {is_register}");
+            }
+        }
+    }
+}
+
+/// Every bit pattern, by the instruction of each vector width and by the expansion of scalar code.
+#[test]
+fn halves_convert_to_the_bits_of_the_definition() {
+    for from in [DType::F16, DType::Bf16] {
+        let values: Vec<Scalar> = (0..1 << 16).map(|bits| Scalar::new(from, bits)).collect();
+        check_bits(from, DType::F32, &values);
+    }
+}
+
+/// `f32` at and beside the values and the ties of halves, and NaN with every leading bit pattern.
+#[test]
+fn singles_round_to_the_halves_of_the_definition() {
+    for to in [DType::F16, DType::Bf16] {
+        let mut values = Vec::new();
+        for bits in (0..1u128 << 16).step_by(3) {
+            let value = Scalar::new(to, bits).as_f32().to_bits();
+            for half_step in [0, 1 << 12, 1 << 15] {
+                let tie = value ^ half_step;
+                values.extend([tie.wrapping_sub(1), tie, tie.wrapping_add(1)]);
+            }
+        }
+        values.extend((0..1 << 16).map(|high: u32| high << 16 | 1));
+        let values: Vec<Scalar> = values.into_iter().map(|x| Scalar::new(DType::F32, x.into())).collect();
+        check_bits(DType::F32, to, &values);
+    }
+}
+
+/// A narrow float that a kernel stores and reads again is the rounded one.
+#[test]
+fn stored_halves_are_read_rounded() {
+    for narrow in ["f16", "bf16"] {
+        let text = format!(
+            "routine @round {{
+              node %0 \"x\" f32[64]
+              node %1 \"h\" {narrow}[64]
+              node %2 \"y\" f32[64]
+              for i0 in 0..64 vector {{
+                %1[i0] := convert {narrow}(%0[i0])
+                %2[i0] := convert f32(%1[i0])
+              }}
+            }}"
+        );
+        let routine = common::parse(&text);
+        let memory = common::filled(&routine, 7);
+        check(routine, &memory, &[]);
     }
 }

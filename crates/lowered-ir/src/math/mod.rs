@@ -78,6 +78,7 @@ pub mod build;
 mod erf;
 mod exp;
 mod log;
+pub mod narrow;
 mod native;
 mod pow;
 mod quarters;

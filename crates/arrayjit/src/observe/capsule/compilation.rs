@@ -117,6 +117,8 @@ struct RecordedCaps {
     target: String,
     storage: Vec<String>,
     arithmetic: Vec<String>,
+    #[serde(default)]
+    conversions: Vec<String>,
     transcendental: RecordedTranscendental,
     vector_bytes: usize,
     vector_registers: usize,
@@ -167,6 +169,7 @@ impl RecordedCaps {
             target: caps.target.clone(),
             storage: names(caps.storage),
             arithmetic: names(caps.arithmetic),
+            conversions: names(caps.conversions),
             transcendental: RecordedTranscendental(caps.transcendental),
             vector_bytes: caps.vector_bytes,
             vector_registers: caps.vector_registers,
@@ -187,6 +190,7 @@ impl RecordedCaps {
         Ok(Caps {
             storage: set(&self.storage)?,
             arithmetic: set(&self.arithmetic)?,
+            conversions: set(&self.conversions)?,
             transcendental: self.transcendental.0,
             vector_bytes: self.vector_bytes,
             vector_registers: self.vector_registers,
