@@ -166,6 +166,9 @@ impl Blocking {
             Packing::Blocks { a: true, b: false } => {
                 (elements(cpu.l2_bytes) / 2 / shape.m.max(1)).max(shape.width) / shape.width * shape.width
             }
+            // Columns that are contiguous along K share no cache lines, so one micro-panel at a time stays in
+            // the L1 cache.
+            Packing::WholeA if !shape.b_is_readable => shape.width,
             // The few micro-panels that are packed together read neighboring elements, so they find them in
             // the L1 cache.
             Packing::WholeA => PANELS_AT_ONCE * shape.width,

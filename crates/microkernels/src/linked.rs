@@ -20,7 +20,7 @@ use crate::problem::GemmProblem;
 /// The version of plans as data. A change of the form of the data raises it, and so does a change of the
 /// choices of plans: the functions of an epilogue are compiled for the blocks and the scratch memory of the
 /// process that compiles, and the program plans again.
-pub const PLAN_VERSION: u32 = 2;
+pub const PLAN_VERSION: u32 = 3;
 
 /// A plan as data, without the functions of its epilogue, which are linked to the program that runs it.
 #[derive(Debug, Serialize, Deserialize)]
