@@ -45,6 +45,8 @@ pub use crate::code::{VectorCode, VectorCompileError, compile};
 pub use crate::evaluate::{EvaluateError, EvaluationState, evaluate};
 #[cfg(feature = "assembler")]
 pub use crate::exec::ExecutableCode;
+#[cfg(feature = "assembler")]
+pub use crate::lower::nibble_lookups;
 pub use crate::processor::{Isa, VectorFunction};
 pub use crate::program::{
     Binary, Comparison, Counter, CounterSum, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,

@@ -1,6 +1,6 @@
 //! The instruction set of a program, where the processor has vectors of 256 and of 512 bits.
 
-use vector_asm::{Isa, LoopRange, VectorOp, VectorProgram, VectorStmt, VectorType};
+use vector_asm::{Isa, LoopRange, VectorOp, VectorProgram, VectorStmt, VectorType, nibble_lookups};
 
 /// The operations for each access to memory that make a program one of arithmetic. A hyperbolic tangent has
 /// some 30.
@@ -21,13 +21,18 @@ pub(super) fn narrowed(isa: Isa, program: &VectorProgram) -> Isa {
 }
 
 /// The instruction set on a processor that computes the halves of 512 bits one after the other: that of 512
-/// bits if the time of the program goes to arithmetic, of which there are then half as many instructions.
+/// bits if the time of the program goes to arithmetic, of which there are then half as many instructions, or
+/// if these vectors have instructions that decode numbers of four bits.
 /// Other programs wait for memory, and longer vectors of theirs cross more cache lines. `calls` is the extent
 /// of the loop that calls divide.
 pub(super) fn mixed(program: &VectorProgram, calls: u64) -> Isa {
     let mut counts = Counts::default();
     counts.block(&program.body, program, (1, calls));
-    match counts.work >= MIN_WORK && counts.operations >= MIN_OPERATIONS * counts.accesses {
+    let is_arithmetic = counts.operations >= MIN_OPERATIONS * counts.accesses;
+    // A tile of many rows decodes too few of its operands to gain by it.
+    let lookups = nibble_lookups(program) as u64;
+    let decodes = lookups > 0 && 2 * lookups >= counts.multiplications;
+    match counts.work >= MIN_WORK && (is_arithmetic || decodes) {
         true => narrowed(Isa::Avx512, program),
         false => Isa::Avx2,
     }
@@ -47,6 +52,8 @@ fn iterations(range: &LoopRange, calls: u64) -> u64 {
 struct Counts {
     /// Arithmetic on vectors.
     operations: u64,
+    /// Fused multiplications and additions of vectors.
+    multiplications: u64,
     /// Loads and stores.
     accesses: u64,
     /// Arithmetic on elements, for all iterations.
@@ -75,11 +82,13 @@ impl Counts {
             VectorStmt::Let { op: VectorOp::Load(_) | VectorOp::LoadIf { .. }, .. } => self.accesses += 1,
             VectorStmt::Let {
                 value,
-                op: VectorOp::Unary(..) | VectorOp::Binary(..) | VectorOp::Fma(..) | VectorOp::Select(..),
+                op:
+                    op @ (VectorOp::Unary(..) | VectorOp::Binary(..) | VectorOp::Fma(..) | VectorOp::Select(..)),
             } => {
                 let lanes = u64::from(program.values[value.0 as usize].lanes);
                 if lanes > 1 {
                     self.operations += 1;
+                    self.multiplications += u64::from(matches!(op, VectorOp::Fma(..)));
                     self.work = self.work.saturating_add(lanes.saturating_mul(times));
                 }
             }
@@ -90,7 +99,7 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use vector_asm::{Binary, LaneType, VectorAddress, VectorBuilder};
+    use vector_asm::{Binary, LaneType, StoredType, VectorAddress, VectorBuilder};
 
     use super::*;
 
@@ -111,6 +120,27 @@ mod tests {
     fn programs_that_fill_no_wide_vector_have_instructions_of_256_bits() {
         let isa_of = |lanes| narrowed(Isa::Avx512, &program(lanes, 0));
         assert_eq!([1, 8, 9, 16].map(isa_of), [Isa::Avx2, Isa::Avx2, Isa::Avx512, Isa::Avx512]);
+    }
+
+    /// A program whose iterations decode four bits and multiply the number `multiplications` times.
+    fn decoding(multiplications: u64) -> VectorProgram {
+        let mut builder = VectorBuilder::new();
+        let (mask, zero) = (builder.i32(15), builder.f32(0.0));
+        builder.repeat(LoopRange::Call, |builder, _| {
+            let bytes = VectorAddress::at(0, LaneType::I32).holding(StoredType::U8).step(1);
+            let bytes = builder.load(bytes, VectorType::new(LaneType::I32, 32));
+            let nibble = builder.binary(Binary::And, bytes, mask);
+            let number = builder.convert(nibble, LaneType::F32);
+            let product = (0..multiplications).fold(number, |x, _| builder.fma(x, number, zero));
+            builder.store(VectorAddress::at(1, LaneType::F32), product);
+        });
+        builder.finish()
+    }
+
+    #[test]
+    fn programs_that_decode_four_bits_have_wide_instructions() {
+        let isa_of = |multiplications| mixed(&decoding(multiplications), MIN_WORK);
+        assert_eq!([2, 3].map(isa_of), [Isa::Avx512, Isa::Avx2]);
     }
 
     #[test]

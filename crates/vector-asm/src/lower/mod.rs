@@ -10,6 +10,7 @@ mod arithmetic;
 mod convert;
 mod memory;
 mod neon;
+mod nibble_table;
 mod shuffle;
 mod transpose;
 
@@ -17,6 +18,8 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use self::nibble_table::NibbleTables;
+pub use self::nibble_table::nibble_lookups;
 use self::transpose::StridedAccess;
 use crate::code::VectorCompileError;
 use crate::live::Liveness;
@@ -69,6 +72,8 @@ pub(crate) struct Lowering<'a> {
     negations: HashMap<Reg, Reg>,
     /// The register of each constant.
     constants: HashMap<[u32; WORDS], Reg>,
+    /// Conversions of four bits, where the target has tables for them.
+    tables: NibbleTables,
 }
 
 /// Lowers a program that [`VectorProgram::check`] has verified.
@@ -88,6 +93,7 @@ pub(crate) fn lower(program: &VectorProgram, isa: Isa) -> Result<MachineProgram,
         parts_before: 0,
         negations: HashMap::new(),
         constants: HashMap::new(),
+        tables: if isa == Isa::Avx512 { NibbleTables::of(program) } else { NibbleTables::default() },
     };
     let zero = lower.constant([0; WORDS]);
     lower.variables =
@@ -410,6 +416,13 @@ impl Lowering<'_> {
 
     fn define(&mut self, value: Value, op: &VectorOp) -> Result<(), VectorCompileError> {
         let ty = self.ty(value);
+        if self.tables.unused.contains(&value) {
+            return Ok(());
+        }
+        if let Some((index, table)) = self.tables.lookups.get(&value).copied() {
+            self.values[value.0 as usize] = self.look_up(index, table, ty);
+            return Ok(());
+        }
         let mut lanes = match op {
             VectorOp::Constant(bits) => {
                 let constant = self.constant_of(ty, *bits);
@@ -448,6 +461,19 @@ impl Lowering<'_> {
         }
         self.values[value.0 as usize] = lanes;
         Ok(())
+    }
+
+    /// Selects an entry of a table in each lane, by the low bits of an integer.
+    fn look_up(&mut self, index: Value, table: [u32; WORDS], ty: VectorType) -> LoweredValue {
+        let table = self.constant(table);
+        let mut lanes = LoweredValue::default();
+        for part in 0..self.parts(ty) {
+            self.part = part as u32;
+            let index = self.part_of(index, part);
+            let selected = self.emit(Op::Permute, &[index, table]);
+            lanes.parts.push(selected);
+        }
+        lanes
     }
 
     /// Lowers an operation part by part. Parts with the same operands share a register.

@@ -4,7 +4,9 @@
 use crate::common;
 
 use common::{check, machine};
-use vector_asm::{Binary, CounterSum, Index, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};
+use vector_asm::{
+    Binary, CounterSum, Index, LaneType, LoopRange, StoredType, VectorAddress, VectorBuilder, VectorType,
+};
 
 const F32: LaneType = LaneType::F32;
 
@@ -368,4 +370,34 @@ fn extremes_of_special_values() {
             }
         }
     }
+}
+
+/// Both halves of every byte as numbers, with and without an offset, and with a second use of the bits.
+#[test]
+fn numbers_of_four_bits() {
+    let mut b = VectorBuilder::new();
+    let (mask, four) = (b.i32(15), b.i32(4));
+    for (at, (offset, is_high, is_shared)) in
+        [(0, false, false), (-8, false, false), (-8, true, false), (1 << 30, true, false), (-8, false, true)]
+            .into_iter()
+            .enumerate()
+    {
+        let offset = b.i32(offset);
+        b.repeat(LoopRange::Constant(6), |b, i| {
+            let bytes = VectorAddress::at(0, LaneType::I32).holding(StoredType::U8).step(1).by(i, 41);
+            let bytes = b.load(bytes, VectorType::new(LaneType::I32, 41));
+            let bytes = if is_high { b.binary(Binary::ShiftRight, bytes, four) } else { bytes };
+            let nibble = b.binary(Binary::And, bytes, mask);
+            let number = b.add(nibble, offset);
+            let mut float = b.convert(number, F32);
+            if is_shared {
+                let bits = b.convert(nibble, F32);
+                float = b.add(float, bits);
+            }
+            b.store(VectorAddress::at(1, F32).plus(at as i64 * 6 * 164).by(i, 164), float);
+        });
+    }
+    let mut machine = machine(&[256, 5 * 6 * 164], &[], 0);
+    machine.args[0] = (0..=255).collect();
+    check(&b.finish(), machine, 0..1);
 }
