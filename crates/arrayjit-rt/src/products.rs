@@ -35,7 +35,7 @@ struct ObjectProduct {
 /// An object that `arrayjit-aot` compiled calls this, with one of its products and the arguments of
 /// [`GemmPlan::run`].
 // SAFETY: the name is that of no function of another library.
-#[unsafe(export_name = "arrayjit_rt_product_2")]
+#[unsafe(export_name = "arrayjit_rt_product_3")]
 unsafe extern "C" fn product(
     product: *const ObjectProduct,
     args: *const *mut u8,

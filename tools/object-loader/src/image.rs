@@ -34,7 +34,7 @@ runtime! {
     arrayjit_rt_rem_f32 arrayjit_rt_rem_f64 arrayjit_rt_pow_i64 arrayjit_rt_pow_u64
     arrayjit_rt_fma_f64 arrayjit_rt_ceil_f32 arrayjit_rt_ceil_f64
     arrayjit_rt_floor_f32 arrayjit_rt_floor_f64 arrayjit_rt_trunc_f32 arrayjit_rt_trunc_f64
-    arrayjit_rt_nearest_f32 arrayjit_rt_nearest_f64 arrayjit_rt_product_2
+    arrayjit_rt_nearest_f32 arrayjit_rt_nearest_f64 arrayjit_rt_product_3
 }
 
 /// Code and data in one piece, whose parts refer to each other.

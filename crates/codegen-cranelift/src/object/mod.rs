@@ -114,7 +114,7 @@ pub const PRODUCT_VERSION: u32 = microkernels::PLAN_VERSION;
 /// extern "C" fn(plan: *mut ObjectProduct, args: *const *mut u8, bindings: *const i64, scratch: *mut u8,
 ///               begin: u64, end: u64)
 /// ```
-pub const PRODUCT: &str = "arrayjit_rt_product_2";
+pub const PRODUCT: &str = "arrayjit_rt_product_3";
 
 /// A place in code that refers to a symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
