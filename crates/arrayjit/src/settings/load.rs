@@ -133,8 +133,8 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsErro
     Ok(LoadedSettings { settings, unknown, origins: origins.into_iter().collect() })
 }
 
-/// Checks the settings whose values are words. The error that `config` has for other words names our types and
-/// neither the words nor the origin.
+/// Checks the settings whose values are words. The error that `config` has for other words names our types
+/// and neither the words nor the origin.
 fn check_words(config: &Config, origins: &BTreeMap<String, String>) -> Result<(), ConfigError> {
     fn check<T: DeserializeOwned>(word: &str) -> Result<(), serde::de::value::Error> {
         T::deserialize(word.into_deserializer()).map(drop)
