@@ -10,11 +10,11 @@ fn lines(path: &Path) -> usize {
 }
 
 #[test]
-fn the_first_level_takes_400_lines_and_the_second_500() {
+fn the_first_level_takes_400_lines_and_the_second_120_more() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = fs::read_dir(&folder).expect("the sources").map(|file| file.expect("a file").path());
     let all: usize = files.map(|path| lines(&path)).sum();
     let first = all - lines(&folder.join("wide.rs"));
     println!("{first} lines to the first level, {all} in all");
-    assert!(first <= 400 && all <= 500, "{first} lines to the first level, {all} in all");
+    assert!(first <= 400 && all <= 520, "{first} lines to the first level, {all} in all");
 }
