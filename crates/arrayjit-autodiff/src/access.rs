@@ -93,19 +93,23 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// The accumulation `op` into a node at the indices of an access.
+    pub(crate) fn new(node: &TensorNode, init_neutral: bool, op: AccumOp, access: Access) -> Target {
+        let Access { dims, index, .. } = access;
+        Target { node: node.clone(), init_neutral, op, dims, index, guarded: Vec::new() }
+    }
+
     /// A new array with one element per point of an accumulation's product space. Points that conditions cut
     /// off hold 0.
     pub(crate) fn at_point(node: &TensorNode, accum: &Accum) -> Target {
-        let Access { dims, index, .. } = Access::at_point(node, accum);
         let is_clipped = accum.projections.is_clipped();
         let op = if is_clipped { AccumOp::Add } else { AccumOp::Assign };
-        Target { node: node.clone(), init_neutral: is_clipped, op, dims, index, guarded: Vec::new() }
+        Target::new(node, is_clipped, op, Access::at_point(node, accum))
     }
 
     /// A sum into a node at the indices of an access.
     pub(crate) fn sum(node: &TensorNode, init_neutral: bool, access: &Access) -> Target {
-        let (dims, index) = (access.dims.clone(), access.index.clone());
-        Target { node: node.clone(), init_neutral, op: AccumOp::Add, dims, index, guarded: Vec::new() }
+        Target::new(node, init_neutral, AccumOp::Add, access.clone())
     }
 }
 

@@ -207,17 +207,7 @@ impl Tape {
         let row = Access::new(&steps, &all, &index);
         let origin = at.checked_sub(1).map_or(Origin::unknown(), |at| self.forward.steps()[at].origin());
         let points = each_element(node, &dims, origin);
-        let target = |node: &TensorNode, access: Access| {
-            let (dims, index) = (access.dims, access.index);
-            Target {
-                node: node.clone(),
-                init_neutral: false,
-                op: AccumOp::Assign,
-                dims,
-                index,
-                guarded: Vec::new(),
-            }
-        };
+        let target = |node: &TensorNode, access: Access| Target::new(node, false, AccumOp::Assign, access);
         let whole = |node: &TensorNode| Access::at_target(node, &points);
         let copied = |target: Target, source: Access| {
             derived(&points, |_| None, target, Operation::Copy, &[source]).map(Box::new)

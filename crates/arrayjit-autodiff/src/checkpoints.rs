@@ -122,15 +122,7 @@ impl Tape {
         let row = Access::new(&stored, &all, &index);
         let points = each_element(node, &dims, Origin::unknown());
         let copied = |node: &TensorNode, to: Access, from: Access| {
-            let (dims, index) = (to.dims, to.index);
-            let target = Target {
-                node: node.clone(),
-                init_neutral: false,
-                op: AccumOp::Assign,
-                dims,
-                index,
-                guarded: Vec::new(),
-            };
+            let target = Target::new(node, false, AccumOp::Assign, to);
             let accum = derived(&points, |_| None, target, Operation::Copy, &[from])?;
             Ok(ProgramStep::Accum(Box::new(accum)))
         };

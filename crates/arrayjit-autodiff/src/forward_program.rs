@@ -396,8 +396,7 @@ impl ForwardProgram {
             _ => (AccumOp::Assign, false),
         };
         let copied = |points: &Accum, (op, init_neutral)| {
-            let Access { dims, index, .. } = Access::at_target(copy, points);
-            let target = Target { node: copy.clone(), init_neutral, op, dims, index, guarded: Vec::new() };
+            let target = Target::new(copy, init_neutral, op, Access::at_target(copy, points));
             let operands = [Access::at_target(node, points)];
             let accum = derived(
                 points,

@@ -211,9 +211,7 @@ impl Tape {
         let mut repeated = Vec::new();
         for accum in parts {
             let statement = Statement::new(accum, at, once, self)?;
-            let Access { dims, index, .. } = Access::at_target(copy, accum);
-            let (init_neutral, op) = (accum.init_neutral, accum.op);
-            let target = Target { node: copy.clone(), init_neutral, op, dims, index, guarded: Vec::new() };
+            let target = Target::new(copy, accum.init_neutral, accum.op, Access::at_target(copy, accum));
             repeated.push(statement.stored_values(target, self)?);
         }
         Ok(repeated)

@@ -167,18 +167,11 @@ impl BackwardPass<'_> {
     fn product_over(&mut self, array: &TensorNode, axis: usize, origin: &Origin) -> Result<TensorNode> {
         let whole = self.whole(array, origin)?;
         let read = whole.at_target(array);
-        let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
-        dims.remove(axis);
-        index.remove(axis);
-        let product = self.tape.temporary("product", &dims, array.dtype())?;
-        let target = Target {
-            node: product.clone(),
-            init_neutral: true,
-            op: AccumOp::Mul,
-            dims,
-            index,
-            guarded: Vec::new(),
-        };
+        let mut reduced = read.clone();
+        reduced.dims.remove(axis);
+        reduced.index.remove(axis);
+        let product = self.tape.temporary("product", &reduced.dims, array.dtype())?;
+        let target = Target::new(&product, true, AccumOp::Mul, reduced);
         whole.push(target, Operation::Copy, &[read], &mut self.tape)?;
         Ok(product)
     }
