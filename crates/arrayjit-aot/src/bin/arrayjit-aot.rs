@@ -144,7 +144,7 @@ fn report(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a size of a dimension looks like.
+/// The form of an argument that gives a size of a dimension.
 const SIZE_FORMS: &str = "expected NAME=SIZE or NAME<=SIZE";
 
 fn named_size(text: &str) -> Result<(String, DimensionSize), String> {

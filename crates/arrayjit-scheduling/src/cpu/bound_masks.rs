@@ -1,4 +1,4 @@
-//! Masks become bounds: a nest that discards what it computes beyond the diagonal ends at the diagonal.
+//! This pass makes bounds of masks: a nest that discards what it computes beyond the diagonal ends there.
 //!
 //! ```text
 //! for i { for j in 0..n { top[i] := max(where(j <= i, s[i,j], -inf), top[i]) } }
