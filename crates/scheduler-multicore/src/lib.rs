@@ -11,6 +11,7 @@ mod model;
 mod multicore;
 mod pages;
 mod pending_tasks;
+mod placement;
 mod queue_state;
 mod raw;
 mod running_time_estimate; // how long kernels take

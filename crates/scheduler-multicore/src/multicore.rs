@@ -15,8 +15,8 @@ use crate::{
     thread_pool::ThreadPool,
 };
 
-/// How long a stream's worker without tasks spins before it sleeps.
-const SPIN: Duration = Duration::from_micros(20);
+/// How long a stream's worker without tasks spins before it sleeps, since kernels tend to follow one another.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// A worker thread per stream; kernels are split over the threads of a pool that are idle.
 #[derive(Debug)]

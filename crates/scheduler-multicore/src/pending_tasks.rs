@@ -3,43 +3,51 @@
 //!
 //! A caller runs tasks itself in two cases, because waking a worker takes longer than most tasks. A caller
 //! that waits for an event of the queue runs the tasks before that event, if the worker has not begun them. A
-//! caller that submits a task which takes less time than waking the worker runs it at once. Invariant: a
-//! thread that runs a task runs no other task inside it.
+//! caller that submits a task which takes less time than waking the worker runs it at once. The worker then
+//! helps the caller with its kernels. Invariant: a thread that runs a task runs no other task inside it.
 
 use std::collections::VecDeque;
 
 use device_runtime::{DriverError, Failure};
 
 use crate::{
-    bounded_queue::{BoundedQueue, PushError, PushMode, Pushed},
+    bounded_queue::{BoundedQueue, PushError, PushMode, Pushed, Taken},
     event::EventState,
     queue_state::{QueueState, is_in_task},
     sync::Arc,
     task::{QueuedTask, TaskCost},
-    thread_pool::ThreadPool,
+    thread_pool::{ShareTask, ThreadPool},
 };
+
+/// The queue of a stream, whose worker also executes shares of kernels.
+pub(crate) type TaskQueue = BoundedQueue<QueuedTask, ShareTask>;
 
 /// A bounded queue of tasks, and the thread pool that their kernels are split over.
 #[derive(Debug)]
 pub(crate) struct PendingTasks {
-    queue: BoundedQueue<QueuedTask>,
+    queue: TaskQueue,
     pool: Arc<ThreadPool>,
 }
 
 impl PendingTasks {
-    pub(crate) fn new(queue: BoundedQueue<QueuedTask>, pool: Arc<ThreadPool>) -> PendingTasks {
+    pub(crate) fn new(queue: TaskQueue, pool: Arc<ThreadPool>) -> PendingTasks {
         PendingTasks { queue, pool }
     }
 
-    pub(crate) fn queue(&self) -> &BoundedQueue<QueuedTask> {
+    pub(crate) fn queue(&self) -> &TaskQueue {
         &self.queue
     }
 
     /// The worker's main loop: runs tasks until the queue is closed and empty.
     pub(crate) fn work(&self, state: &QueueState) {
         let mut batch = VecDeque::new();
+        self.queue.enter_worker();
         state.enter(|| {
-            while self.queue.take(&mut batch) {
+            while let Some(taken) = self.queue.take(&mut batch) {
+                if let Taken::Share(share) = taken {
+                    share.execute(|| self.queue.release_worker());
+                    continue;
+                }
                 let _busy = self.pool.enter();
                 while let Some(task) = batch.pop_front() {
                     task.run(state, &self.pool);

@@ -26,6 +26,7 @@ use tnode::HostArray;
 
 use crate::{
     pages::{self, ALIGNMENT},
+    pending_tasks::TaskQueue,
     running_time_estimate::RunningTimeEstimate,
     sync::{Arc, Ordering, atomic::AtomicBool},
     thread_pool::ThreadPool,
@@ -294,9 +295,9 @@ impl KernelLaunch {
         self.is_splittable() && self.bound.running_time.is_tiny()
     }
 
-    /// Runs the whole kernel on this thread and on idle threads of the pool.
-    fn run_whole(&self, pool: &ThreadPool) -> Result<(), String> {
-        self.bound.running_time.run(|| pool.run(self))
+    /// Runs the whole kernel, a task of `queue`, on this thread and on idle threads.
+    fn run_whole(&self, pool: &ThreadPool, queue: Option<&TaskQueue>) -> Result<(), String> {
+        self.bound.running_time.run(|| pool.run(self, queue))
     }
 
     /// The number of iterations of the parallel loop, and the smallest number for one of so many threads. If
@@ -413,15 +414,16 @@ impl MemoryTask {
         }
     }
 
-    /// Runs the task on this thread. A kernel may also use idle threads of the pool.
+    /// Runs the task on this thread. A kernel may also use idle threads: the worker of `queue`, whose task it
+    /// is, and those of the pool.
     ///
     /// # Errors
     ///
     /// The reason why the kernel stopped.
-    pub(crate) fn run(&self, pool: &ThreadPool) -> Result<(), String> {
+    pub(crate) fn run(&self, pool: &ThreadPool, queue: Option<&TaskQueue>) -> Result<(), String> {
         match self {
-            MemoryTask::Launch(launch) => return launch.run_whole(pool),
-            MemoryTask::TimedLaunch(timed) => return timed.1.measure(|| timed.0.run_whole(pool)),
+            MemoryTask::Launch(launch) => return launch.run_whole(pool, queue),
+            MemoryTask::TimedLaunch(timed) => return timed.1.measure(|| timed.0.run_whole(pool, queue)),
             // SAFETY: the task is ordered, and writes this region.
             MemoryTask::Zero(dst) => unsafe { dst.as_mut_slice() }.fill(0),
             MemoryTask::CopyIn(dst, task) => {

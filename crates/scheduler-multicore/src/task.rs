@@ -7,6 +7,7 @@ use device_runtime::{Failure, HostTask, Mark, WaitKind};
 
 use crate::{
     event::EventState,
+    pending_tasks::PendingTasks,
     queue_state::QueueState,
     raw::{HostAccess, MemoryTask},
     sync::Arc,
@@ -135,7 +136,7 @@ fn run_memory_task(task: MemoryTask, queue: &QueueState, pool: &ThreadPool) {
     if queue.failure().is_none() {
         run_guarded(queue, task.name(), || {
             let _span = timeline::kernel(queue.stream(), &task);
-            task.run(pool)
+            task.run(pool, queue.pending().map(PendingTasks::queue))
         });
     }
     // The task may hold the last reference to a module, whose destructor may panic as its kernels may.

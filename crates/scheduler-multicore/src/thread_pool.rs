@@ -1,14 +1,18 @@
 //! Splits one kernel over the threads that are idle.
 //!
-//! The thread that runs a kernel, the initiator, executes chunks of its iterations until none is left; pool
-//! workers do the same if they arrive in time. The initiator does not wait for a worker that has not begun:
-//! it cancels that worker's task. Invariant: a pool worker gets a task only while fewer threads are busy than
-//! the pool has. Pool workers with a task and threads that run tasks of queues count as busy, except while
-//! they wait for something else.
+//! The thread that runs a kernel, the initiator, executes chunks of its iterations until none is left;
+//! workers do the same if they arrive in time. If a caller runs the task, the first of them is the worker of
+//! the task's queue, which the producer has woken: a pool worker would be one thread more, which the system
+//! might place on the initiator's processor. The others are pool workers. The initiator does not wait for a
+//! worker that has not begun: it cancels that worker's share. Invariant: a worker gets a share only while
+//! fewer threads are busy than the pool has. Workers with a share and threads that run tasks of queues count
+//! as busy, except while they wait for something else.
 
-use std::{num::NonZero, time::Duration};
+use std::{iter, num::NonZero, time::Duration};
 
 use crate::{
+    bounded_queue::BoundedQueue,
+    pending_tasks::TaskQueue,
     queue_state::{QueueId, current, enter, is_in_task},
     raw::KernelLaunch,
     split_run::{Chunking, SplitRun},
@@ -41,7 +45,7 @@ impl Splittable for KernelLaunch {
 pub(crate) struct ThreadPool<W: Splittable = KernelLaunch> {
     threads: usize,
     spin: Duration,
-    /// Threads that run tasks of queues, plus pool workers that have a task.
+    /// Threads that run tasks of queues, plus workers that have a share.
     busy: Arc<AtomicUsize>,
     /// The workers, which are started by the first split. There are fewer than `threads - 1` if the platform
     /// cannot start as many.
@@ -53,14 +57,14 @@ pub(crate) struct ThreadPool<W: Splittable = KernelLaunch> {
 }
 
 #[derive(Debug)]
-struct PoolWorker<W> {
+struct PoolWorker<W: Splittable> {
     slot: Arc<WorkerSlot<ShareTask<W>>>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
-/// One share of a split run, for a pool worker to execute.
+/// One share of a split run, for a worker to execute.
 #[derive(Debug)]
-struct ShareTask<W> {
+pub(crate) struct ShareTask<W: Splittable = KernelLaunch> {
     work: W,
     run: Arc<SplitRun>,
     chunking: Chunking,
@@ -90,7 +94,7 @@ impl Drop for WaitingCaller<'_> {
     }
 }
 
-/// Counts a pool worker as busy until it is dropped.
+/// Counts a worker with a share as busy until it is dropped.
 #[derive(Debug)]
 struct BusyThread(Arc<AtomicUsize>);
 
@@ -141,46 +145,68 @@ impl<W: Splittable> ThreadPool<W> {
     }
 
     /// Runs the iterations `0..extent`, in chunks of at least `grain` if that is worth it and threads are
-    /// idle.
+    /// idle. `queue` is that whose task this is.
     ///
     /// # Errors
     ///
     /// The message of the first chunk that stopped or panicked.
-    pub(crate) fn split(&self, work: &W, extent: u64, grain: u64) -> Result<(), String> {
+    pub(crate) fn split<T>(
+        &self,
+        work: &W,
+        extent: u64,
+        grain: u64,
+        queue: Option<&BoundedQueue<T, ShareTask<W>>>,
+    ) -> Result<(), String> {
         let wanted = Chunking::new(extent, grain, self.threads).map_or(0, |chunking| chunking.shares() - 1);
         let workers = self.reserve(wanted);
         match Chunking::new(extent, grain, workers + 1) {
-            Some(chunking) => self.run_shares(work, chunking),
+            Some(chunking) => self.run_shares(work, chunking, queue),
             None => work.run_chunk(0, extent),
         }
     }
 
-    /// Runs the first share on this thread and submits each other share to a worker. The caller has already
+    /// Runs the first share on this thread and gives each other share to a worker. The caller has already
     /// counted the workers as busy.
-    fn run_shares(&self, work: &W, chunking: Chunking) -> Result<(), String> {
+    fn run_shares<T>(
+        &self,
+        work: &W,
+        chunking: Chunking,
+        mut queue: Option<&BoundedQueue<T, ShareTask<W>>>,
+    ) -> Result<(), String> {
         let run = self.free_runs.lock().pop().unwrap_or_else(|| Arc::new(SplitRun::new(self.threads)));
         run.begin(chunking);
-        let mut slots = self.workers().iter().map(|worker| &*worker.slot);
+        let offered = queue;
+        // Pool workers start only when one is needed.
+        let mut slots = iter::once_with(|| self.workers()).flatten().map(|worker| &*worker.slot);
         for share in 1..chunking.shares() {
             let busy = BusyThread(Arc::clone(&self.busy));
-            let Some(slot) = slots.find(|slot| slot.claim()) else { continue };
+            let own = (work.clone(), Arc::clone(&run));
+            let task = ShareTask { work: own.0, run: own.1, chunking, share, queue: current(), busy };
             run.add_worker();
-            let (work, run) = (work.clone(), Arc::clone(&run));
-            slot.submit(ShareTask { work, run, chunking, share, queue: current(), busy });
+            let left = match queue.take() {
+                Some(queue) => queue.offer(task).err(),
+                None => Some(task),
+            };
+            let Some(task) = left else { continue };
+            match slots.find(|slot| slot.claim()) {
+                Some(slot) => slot.submit(task),
+                None => run.remove_worker(),
+            }
         }
         run.execute(chunking, 0, |begin, end| work.run_chunk(begin, end));
-        self.cancel_tasks(&run);
+        self.cancel_tasks(&run, offered);
         let outcome = run.finish();
         self.free_runs.lock().push(run);
         outcome
     }
 
     /// Cancels the run's tasks that no worker has begun: no chunk is left for them.
-    fn cancel_tasks(&self, run: &Arc<SplitRun>) {
-        for worker in self.workers() {
-            if worker.slot.cancel(|task| Arc::ptr_eq(&task.run, run)).is_some() {
-                run.remove_worker();
-            }
+    fn cancel_tasks<T>(&self, run: &Arc<SplitRun>, queue: Option<&BoundedQueue<T, ShareTask<W>>>) {
+        let is_own = |task: &ShareTask<W>| Arc::ptr_eq(&task.run, run);
+        let slots = self.workers.get().into_iter().flatten().map(|worker| &worker.slot);
+        let canceled = slots.filter_map(|slot| slot.cancel(is_own));
+        for _ in queue.and_then(|queue| queue.withdraw(is_own)).into_iter().chain(canceled) {
+            run.remove_worker();
         }
     }
 
@@ -193,8 +219,11 @@ impl<W: Splittable> ThreadPool<W> {
     }
 
     /// Whether to split a loop that takes long or not: a worker is awake, or the loop is worth waking one.
-    fn is_worth_splitting(&self, is_short: bool) -> bool {
-        let is_awake = || self.workers.get().is_some_and(|all| all.iter().any(|one| one.slot.is_awake()));
+    fn is_worth_splitting<T>(&self, is_short: bool, queue: Option<&BoundedQueue<T, ShareTask<W>>>) -> bool {
+        let is_awake = || {
+            let mut slots = self.workers.get().into_iter().flatten().map(|worker| &worker.slot);
+            queue.is_some_and(BoundedQueue::has_idle_worker) || slots.any(|slot| slot.is_awake())
+        };
         // Relaxed: the count only affects speed.
         if is_short && !is_awake() && self.alone.fetch_add(1, Ordering::Relaxed) < MAX_ALONE {
             return false;
@@ -215,8 +244,9 @@ impl<W: Splittable> ThreadPool<W> {
         let (own, busy, threads, spin) = (Arc::clone(&slot), Arc::clone(&self.busy), self.threads, self.spin);
         let is_crowded = move || busy.load(Ordering::Relaxed) >= threads;
         let work = move || {
+            own.enter();
             while let Some(task) = own.take(spin, &is_crowded) {
-                task.execute(&own);
+                task.execute(|| own.release());
             }
         };
         let thread = thread::Builder::new().name(format!("arrayjit-worker-{number}")).spawn(work).ok()?;
@@ -225,16 +255,17 @@ impl<W: Splittable> ThreadPool<W> {
 }
 
 impl ThreadPool {
-    /// Runs a whole kernel. Splits it if that is allowed, pays off, and some threads are idle.
+    /// Runs a whole kernel, a task of `queue`. Splits it if that is allowed, pays off, and some threads are
+    /// idle.
     ///
     /// # Errors
     ///
     /// The reason why the kernel stopped.
-    pub(crate) fn run(&self, launch: &KernelLaunch) -> Result<(), String> {
+    pub(crate) fn run(&self, launch: &KernelLaunch, queue: Option<&TaskQueue>) -> Result<(), String> {
         let (extent, grain) = launch.extent_and_grain(self.threads);
         let may_split = launch.is_splittable() && Chunking::new(extent, grain, self.threads).is_some();
-        match may_split && self.is_worth_splitting(launch.is_short()) {
-            true => self.split(launch, extent, grain),
+        match may_split && self.is_worth_splitting(launch.is_short(), queue) {
+            true => self.split(launch, extent, grain, queue),
             false => launch.run(0, extent),
         }
     }
@@ -242,14 +273,14 @@ impl ThreadPool {
 
 impl<W: Splittable> ShareTask<W> {
     /// Executes the share on the worker's thread. Drops the kernel first, so that the initiator drops the
-    /// last reference to it; then releases the busy count and the slot before the initiator may continue, so
-    /// that its next kernel finds this worker idle.
-    fn execute(self, slot: &WorkerSlot<ShareTask<W>>) {
+    /// last reference to it; then releases the busy count and the worker before the initiator may continue,
+    /// so that its next kernel finds this worker idle.
+    pub(crate) fn execute(self, release: impl FnOnce()) {
         let ShareTask { work, run, chunking, share, queue, busy } = self;
         enter(queue, || run.execute(chunking, share, |begin, end| work.run_chunk(begin, end)));
         drop(work);
         drop(busy);
-        slot.release();
+        release();
         run.leave();
     }
 }
@@ -271,6 +302,7 @@ impl<W: Splittable> Drop for ThreadPool<W> {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+    use crate::bounded_queue::PushMode;
 
     #[test]
     fn a_thread_that_waits_leaves_its_place_to_a_worker() {
@@ -294,17 +326,29 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_is_helped_by_the_worker_of_its_queue_and_others_by_pool_workers() {
+        let (pool, queue) = (ThreadPool::new(2), BoundedQueue::<(), _>::new(1, Duration::ZERO));
+        let role = queue.try_run(PushMode::RunIfNext).unwrap();
+        pool.split(&Nothing, 2, 1, Some(&queue)).unwrap();
+        assert!(pool.workers.get().is_none(), "the share was offered to the queue's worker");
+        drop(role);
+        pool.split(&Nothing, 2, 1, Some(&queue)).unwrap();
+        assert!(pool.workers.get().is_some());
+    }
+
+    #[test]
     fn short_loops_wake_a_worker_only_if_several_follow() {
         let pool: ThreadPool<Nothing> = ThreadPool::new(2);
-        assert!(pool.is_worth_splitting(false), "a long loop starts the workers");
-        let first: Vec<bool> = (0..MAX_ALONE + 1).map(|_| pool.is_worth_splitting(true)).collect();
+        let worth = |is_short| pool.is_worth_splitting::<()>(is_short, None);
+        assert!(worth(false), "a long loop starts the workers");
+        let first: Vec<bool> = (0..MAX_ALONE + 1).map(|_| worth(true)).collect();
         assert_eq!(first, [false, false, false, true]);
-        pool.split(&Nothing, 2, 1).unwrap();
+        pool.split::<()>(&Nothing, 2, 1, None).unwrap();
         let slot = &pool.workers()[0].slot;
         while slot.is_awake() {
             std::thread::yield_now();
         }
-        assert!(!pool.is_worth_splitting(true), "the worker sleeps again");
-        assert!(pool.is_worth_splitting(false));
+        assert!(!worth(true), "the worker sleeps again");
+        assert!(worth(false));
     }
 }

@@ -7,7 +7,10 @@
 
 use std::{mem, time::Duration};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, Ordering, atomic::AtomicBool, spin_politely};
+use crate::{
+    placement::Placement,
+    sync::{Condvar, Mutex, MutexGuard, Ordering, atomic::AtomicBool, spin_politely},
+};
 
 /// Room for one task of type `T`, and the sleep of the worker that executes it.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(crate) struct WorkerSlot<T> {
     has_task: AtomicBool,
     /// The worker waits for tasks and spins, or executes one: a hint for those who have tasks.
     awake: AtomicBool,
+    /// Where the worker runs.
+    placement: Placement,
     inner: Mutex<SlotInner<T>>,
     wake_up: Condvar,
 }
@@ -37,6 +42,7 @@ impl<T> WorkerSlot<T> {
             claimed: AtomicBool::new(false),
             has_task: AtomicBool::new(false),
             awake: AtomicBool::new(false),
+            placement: Placement::default(),
             inner: Mutex::new(SlotInner { task: None, parked: false, closed: false }),
             wake_up: Condvar::default(),
         }
@@ -56,6 +62,7 @@ impl<T> WorkerSlot<T> {
 
     /// Puts a task into a slot that the caller claimed, and wakes the worker if it sleeps.
     pub(crate) fn submit(&self, task: T) {
+        self.placement.avoid_caller();
         let mut inner = self.inner.lock();
         inner.task = Some(task);
         self.has_task.store(true, Ordering::Relaxed);
@@ -76,6 +83,11 @@ impl<T> WorkerSlot<T> {
         };
         self.release();
         Some(task)
+    }
+
+    /// Called by the worker once, before anything else.
+    pub(crate) fn enter(&self) {
+        self.placement.enter();
     }
 
     /// Called by the worker: waits for the next task and takes it. The worker spins for at most `spin`, and

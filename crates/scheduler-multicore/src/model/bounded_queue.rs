@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::{StepCounter, explore};
 use crate::{
-    bounded_queue::{BoundedQueue, PushError, PushMode, Pushed},
+    bounded_queue::{BoundedQueue, PushError, PushMode, Pushed, Taken},
     sync::Arc,
 };
 
@@ -14,7 +14,7 @@ fn queue(capacity: usize) -> Arc<BoundedQueue<usize>> {
     Arc::new(BoundedQueue::new(capacity, Duration::ZERO))
 }
 
-fn push(queue: &BoundedQueue<usize>, task: usize) {
+fn push<S>(queue: &BoundedQueue<usize, S>, task: usize) {
     assert!(matches!(queue.push(task, PushMode::Blocking), Ok(Pushed::Queued)));
 }
 
@@ -22,7 +22,7 @@ fn push(queue: &BoundedQueue<usize>, task: usize) {
 fn take(queue: &BoundedQueue<usize>, tasks: usize, mut run: impl FnMut(usize)) {
     let (mut batch, mut taken) = (VecDeque::new(), 0);
     while taken < tasks {
-        assert!(queue.take(&mut batch));
+        assert!(queue.take(&mut batch).is_some());
         taken += batch.len();
         batch.drain(..).for_each(&mut run);
     }
@@ -108,7 +108,7 @@ fn closing_leaves_no_task_behind_and_ends_every_wait() {
         let closer = Arc::clone(&queue);
         let closer = thread::spawn(move || closer.close());
         let (mut batch, mut taken) = (VecDeque::new(), Vec::new());
-        while queue.take(&mut batch) {
+        while queue.take(&mut batch).is_some() {
             taken.extend(batch.drain(..));
         }
         assert_eq!(taken.len(), thread.join().unwrap(), "every accepted task has run");
@@ -125,7 +125,7 @@ fn tasks_that_a_caller_leaves_wake_the_worker() {
         let (worker, seen) = (Arc::clone(&queue), steps.clone());
         let thread = thread::spawn(move || {
             let mut batch = VecDeque::new();
-            while seen.taken() < 3 && worker.take(&mut batch) {
+            while seen.taken() < 3 && worker.take(&mut batch).is_some() {
                 batch.drain(..).for_each(|task| seen.take(task));
             }
         });
@@ -154,7 +154,7 @@ fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
             let (worker, seen) = (Arc::clone(&queue), steps.clone());
             let thread = thread::spawn(move || {
                 let mut batch = VecDeque::new();
-                while seen.taken() < 4 && worker.take(&mut batch) {
+                while seen.taken() < 4 && worker.take(&mut batch).is_some() {
                     batch.drain(..).for_each(|task| seen.take(task));
                 }
             });
@@ -180,7 +180,7 @@ fn a_producer_that_may_run_its_task_is_a_consumer_like_any_other() {
             let (worker, seen) = (Arc::clone(&queue), steps.clone());
             let thread = thread::spawn(move || {
                 let mut batch = VecDeque::new();
-                while seen.taken() < 4 && worker.take(&mut batch) {
+                while seen.taken() < 4 && worker.take(&mut batch).is_some() {
                     batch.drain(..).for_each(|task| seen.take(task));
                 }
             });
@@ -214,10 +214,61 @@ fn a_closed_queue_ends_after_a_caller_that_runs_tasks() {
         });
         queue.close();
         let mut batch = VecDeque::new();
-        while queue.take(&mut batch) {
+        while queue.take(&mut batch).is_some() {
             batch.drain(..).for_each(|task| steps.take(task));
         }
         assert_eq!(steps.taken(), 2, "the caller's steps as well");
         thread.join().unwrap();
+    });
+}
+
+/// The worker may execute the share, sleep again, or never see it: the task that the caller leaves is run.
+#[test]
+fn a_worker_that_was_offered_a_share_runs_the_tasks_that_a_caller_leaves() {
+    explore(3, || {
+        let (queue, steps) = (Arc::new(BoundedQueue::new(4, Duration::ZERO)), StepCounter::default());
+        let (worker, seen) = (Arc::clone(&queue), steps.clone());
+        let thread = thread::spawn(move || {
+            let mut batch = VecDeque::new();
+            while seen.taken() < 1
+                && let Some(taken) = worker.take(&mut batch)
+            {
+                match taken {
+                    Taken::Share("share") => worker.release_worker(),
+                    Taken::Share(_) => unreachable!("nothing else was offered"),
+                    Taken::Tasks => batch.drain(..).for_each(|task| seen.take(task)),
+                }
+            }
+        });
+        let role = queue.try_run(PushMode::RunIfNext).unwrap();
+        queue.offer("share").unwrap();
+        assert!(matches!(queue.push(0, PushMode::Blocking), Ok(Pushed::Queued)));
+        queue.withdraw(|_| true);
+        drop(role);
+        thread.join().unwrap();
+        assert_eq!(steps.taken(), 1);
+    });
+}
+
+#[test]
+fn a_worker_gets_one_share_at_a_time_and_only_of_a_caller() {
+    explore(3, || {
+        let queue: BoundedQueue<usize, &str> = BoundedQueue::new(4, Duration::ZERO);
+        assert_eq!(queue.offer("early"), Err("early"), "nobody is the consumer");
+        let role = queue.try_run(PushMode::RunIfNext).unwrap();
+        queue.offer("first").unwrap();
+        assert_eq!(queue.offer("second"), Err("second"));
+        assert_eq!(queue.withdraw(|share| *share == "second"), None);
+        let mut batch = VecDeque::new();
+        assert!(matches!(queue.take(&mut batch), Some(Taken::Share("first"))));
+        assert_eq!(queue.offer("second"), Err("second"), "the worker executes the first");
+        assert_eq!(queue.withdraw(|_| true), None);
+        queue.release_worker();
+        queue.offer("second").unwrap();
+        assert_eq!(queue.withdraw(|_| true), Some("second"));
+        push(&queue, 0);
+        drop(role);
+        assert!(matches!(queue.take(&mut batch), Some(Taken::Tasks)));
+        assert_eq!(queue.offer("late"), Err("late"), "the worker is the consumer");
     });
 }

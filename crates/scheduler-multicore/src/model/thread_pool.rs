@@ -1,5 +1,7 @@
 //! Split kernels: the initiator, workers that arrive early, late or never, and the reuse of slots and runs.
 
+use std::{collections::VecDeque, time::Duration};
+
 use loom::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
@@ -7,9 +9,12 @@ use loom::{
 
 use super::explore;
 use crate::{
+    bounded_queue::{BoundedQueue, PushMode, Taken},
     sync::Arc,
-    thread_pool::{Splittable, ThreadPool},
+    thread_pool::{ShareTask, Splittable, ThreadPool},
 };
+
+type CountedQueue = BoundedQueue<(), ShareTask<Counted>>;
 
 /// A kernel in chunks of one iteration that counts the runs of each iteration.
 #[derive(Clone)]
@@ -22,8 +27,13 @@ impl Counted {
 
     /// Splits one run of the kernel; each iteration has already run `before` times.
     fn split(&self, pool: &ThreadPool<Counted>, before: usize) {
+        self.split_as_task(pool, before, None);
+    }
+
+    /// The same as a task of a queue.
+    fn split_as_task(&self, pool: &ThreadPool<Counted>, before: usize, queue: Option<&CountedQueue>) {
         let _busy = pool.enter();
-        pool.split(self, self.0.len() as u64, 1).unwrap();
+        pool.split(self, self.0.len() as u64, 1, queue).unwrap();
         let done = self.0.iter().all(|runs| runs.load(Relaxed) == before + 1);
         assert!(done, "the initiator sees that every chunk ran once");
     }
@@ -65,6 +75,28 @@ fn kernels_follow_one_another() {
     });
 }
 
+/// A caller runs two kernels while the worker of its queue sleeps, arrives early, or arrives late.
+#[test]
+fn the_worker_of_the_queue_takes_a_share() {
+    explore(2, || {
+        let queue: Arc<CountedQueue> = Arc::new(BoundedQueue::new(1, Duration::ZERO));
+        let worker = Arc::clone(&queue);
+        let thread = thread::spawn(move || {
+            while let Some(Taken::Share(share)) = worker.take(&mut VecDeque::new()) {
+                share.execute(|| worker.release_worker());
+            }
+        });
+        let (pool, kernel) = (ThreadPool::new(2), Counted::new(2));
+        let role = queue.try_run(PushMode::RunIfNext).unwrap();
+        kernel.split_as_task(&pool, 0, Some(&queue));
+        kernel.split_as_task(&pool, 1, Some(&queue));
+        drop(role);
+        queue.close();
+        thread.join().unwrap();
+        assert_eq!(pool.busy(), 0, "shares are dropped");
+    });
+}
+
 /// The initiators are not counted as busy, so that both may claim the only worker.
 #[test]
 fn two_initiators_at_a_time_have_runs_of_their_own() {
@@ -73,7 +105,7 @@ fn two_initiators_at_a_time_have_runs_of_their_own() {
         pool.start_workers();
         let split = |pool: &ThreadPool<Counted>| {
             let kernel = Counted::new(2);
-            pool.split(&kernel, 2, 1).unwrap();
+            pool.split::<()>(&kernel, 2, 1, None).unwrap();
             assert!(
                 kernel.0.iter().all(|runs| runs.load(Relaxed) == 1),
                 "the initiator sees that every chunk ran once"
@@ -109,8 +141,8 @@ fn no_worker_starts_while_as_many_threads_are_busy_as_there_are() {
         let crowd = Crowd { running: Arc::new(AtomicUsize::new(0)), limit: 2 };
         let both = [pool.enter(), pool.enter()];
         let (other, work) = (Arc::clone(&pool), crowd.clone());
-        let thread = thread::spawn(move || other.split(&work, 2, 1));
-        pool.split(&crowd, 2, 1).unwrap();
+        let thread = thread::spawn(move || other.split::<()>(&work, 2, 1, None));
+        pool.split::<()>(&crowd, 2, 1, None).unwrap();
         thread.join().unwrap().unwrap();
         drop(both);
         assert_eq!(pool.busy(), 0);
@@ -140,7 +172,7 @@ fn a_failure_of_a_chunk_is_the_initiators() {
         explore(3, move || {
             let pool = ThreadPool::new(2);
             let _busy = pool.enter();
-            assert_eq!(pool.split(&kernel, 2, 1).unwrap_err(), "no luck");
+            assert_eq!(pool.split::<()>(&kernel, 2, 1, None).unwrap_err(), "no luck");
         });
     }
 }
