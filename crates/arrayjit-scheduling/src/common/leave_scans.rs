@@ -31,7 +31,7 @@ use crate::analysis::nodes::{is_local, node_bytes};
 const MAX_BYTES: usize = 64 << 20;
 
 /// The least number of products per step of a sum that stays in its scan.
-const LONG_SUM: i64 = 24;
+const LONG_SUM: i64 = 64;
 
 /// Moves products out of scans.
 pub(crate) fn leave_scans(routine: &mut LoweredRoutine) {
