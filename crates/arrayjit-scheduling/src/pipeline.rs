@@ -32,6 +32,7 @@ use crate::cpu::share_locals::share_locals;
 use crate::cpu::split_triangles::split_triangles;
 use crate::cpu::store_partial_results::store_partial_results;
 use crate::cpu::tile_rejected::tile_rejected;
+use crate::cpu::transpose_operands::transpose_operands;
 use crate::cpu::unroll_short_rows::unroll_short_rows;
 use crate::cpu::vectorize::vectorize;
 use crate::error::ScheduleError;
@@ -62,6 +63,7 @@ pub const PASS_NAMES: &[&str] = &[
     "make_numerics_explicit",
     "propagate_initializers",
     "propagate_copies",
+    "transpose_operands",
     "fuse_loops",
     "block_rows",
     "unroll_short_rows",
@@ -160,6 +162,8 @@ fn cpu_pipeline(
     in_regions!(runner, propagate_initializers, &mut uses);
     // No local node is a copy of another node that its readers could read as well.
     in_regions!(runner, propagate_copies);
+    // Products in scans read matrices along their columns, if every step reads the same ones.
+    pass!(runner, transpose_operands, caps);
     // Neighboring loops that touch the same elements are one loop, where that is legal and pays.
     in_regions!(runner, fuse_loops, caps);
     // Nests around a large local node run on a block of its rows at a time.

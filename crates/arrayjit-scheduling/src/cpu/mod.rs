@@ -15,6 +15,7 @@ pub(crate) mod share_locals;
 pub(crate) mod split_triangles;
 pub(crate) mod store_partial_results;
 pub(crate) mod tile_rejected;
+pub(crate) mod transpose_operands;
 pub(crate) mod unroll_short_rows;
 pub(crate) mod vectorize;
 
