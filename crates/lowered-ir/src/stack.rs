@@ -7,8 +7,9 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// The stack that the deepest routine takes, in builds without optimization too.
-const ENOUGH_BYTES: usize = 8 << 20;
+/// More than twice the stack that the deepest routine takes, in builds without optimization too. A main thread
+/// has this much, and a new stack costs a tenth of the compilation of a small program.
+const ENOUGH_BYTES: usize = 4 << 20;
 
 /// The size of a new stack. Its pages take memory only once they are touched.
 const NEW_BYTES: usize = 32 << 20;

@@ -1,17 +1,21 @@
-//! Threads with small stacks compile, run and drop the deepest programs.
+//! Threads with small stacks compile, run and drop the deepest programs, and so do threads whose stacks just
+//! suffice.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use std::thread;
 
 use arrayjit::{Backend, BatchMember, HostArray, Settings, TensorNode};
 
-const STACK_BYTES: usize = 128 << 10;
+/// A stack that is too small for deep programs, and one a little larger than what `with_enough` asks for.
+const STACK_BYTES: [usize; 2] = [128 << 10, (4 << 20) + (128 << 10)];
 
 const BACKENDS: &[&str] =
     if cfg!(feature = "cranelift") { &["inline", "multicore", "interpreter"] } else { &["interpreter"] };
 
-fn on_a_small_stack(body: impl FnOnce() + Send + 'static) {
-    thread::Builder::new().stack_size(STACK_BYTES).spawn(body).unwrap().join().unwrap();
+fn on_small_stacks(body: impl FnOnce() + Clone + Send + 'static) {
+    for bytes in STACK_BYTES {
+        thread::Builder::new().stack_size(bytes).spawn(body.clone()).unwrap().join().unwrap();
+    }
 }
 
 fn node(name: &str) -> TensorNode {
@@ -36,7 +40,7 @@ fn values(backend: &str, text: &str) -> Vec<f64> {
 #[test]
 fn nested_functions() {
     for backend in BACKENDS {
-        on_a_small_stack(move || {
+        on_small_stacks(move || {
             let text = format!("y[i] := {}x[i]{}", "abs(".repeat(97), ")".repeat(97));
             assert_eq!(values(backend, &text), [4.0, 4.0]);
             let text = format!("y[i] := {}x[i]{}", "sin(".repeat(97), ")".repeat(97));
@@ -50,7 +54,7 @@ fn nested_functions() {
 /// Inlined nodes make expressions as deep as the IR allows.
 #[test]
 fn chains_of_virtual_nodes() {
-    on_a_small_stack(|| {
+    on_small_stacks(|| {
         let backend = Backend::open_with("interpreter", &Settings::default()).unwrap();
         let nodes: Vec<TensorNode> = (0..200).map(|at| node(&format!("n{at}"))).collect();
         let steps = (1..200).map(|at| format!("n{at}[i] := tanh(n{}[i] + 1)", at - 1));
@@ -66,7 +70,7 @@ fn chains_of_virtual_nodes() {
 /// Texts of any depth are rejected with an error.
 #[test]
 fn texts_that_are_too_deep() {
-    on_a_small_stack(|| {
+    on_small_stacks(|| {
         let backend = Backend::open_with("interpreter", &Settings::default()).unwrap();
         let (x, y) = (node("x"), node("y"));
         for text in

@@ -1,5 +1,5 @@
-//! The deepest routine that the verifier accepts passes through every stage on a stack of the size of a main
-//! thread's, even in unoptimized builds.
+//! The deepest routine that the verifier accepts passes through every stage on half the stack that
+//! `lowered_ir::stack::with_enough` provides, even in unoptimized builds.
 
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups, check_form};
 use lowered_ir::{
@@ -29,15 +29,15 @@ fn deep(extent: usize) -> LoweredRoutine {
     parse(&text).expect("a routine")
 }
 
-/// Runs a test on a stack of 8 MiB.
-fn on_main_stack(test: fn(LoweredRoutine)) {
-    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(move || test(deepest()));
+/// Runs a test on a stack of 2 MiB.
+fn on_half_the_stack(test: fn(LoweredRoutine)) {
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(move || test(deepest()));
     thread.expect("a thread").join().expect("no panic");
 }
 
 #[test]
 fn the_deepest_routine_is_verified_and_printed() {
-    on_main_stack(|routine| {
+    on_half_the_stack(|routine| {
         assert_eq!(verify(&routine), Ok(()));
         assert_eq!(parse(&print(&routine)).map(|r| r.body), Ok(routine.body));
     });
@@ -45,7 +45,7 @@ fn the_deepest_routine_is_verified_and_printed() {
 
 #[test]
 fn the_deepest_routine_is_interpreted() {
-    on_main_stack(|routine| {
+    on_half_the_stack(|routine| {
         let mut memory = Memory::zeroed(&routine);
         assert_eq!(run(&routine, &mut memory, &[]), Ok(()));
     });
@@ -53,7 +53,7 @@ fn the_deepest_routine_is_interpreted() {
 
 #[test]
 fn the_deepest_routine_is_optimized() {
-    on_main_stack(|routine| {
+    on_half_the_stack(|routine| {
         let optimized = optimize(routine, &OptimizeSettings::default()).expect("optimizes");
         assert_eq!(verify(&optimized.routine), Ok(()));
     });
@@ -61,7 +61,7 @@ fn the_deepest_routine_is_optimized() {
 
 #[test]
 fn the_deepest_routine_is_scheduled() {
-    on_main_stack(|routine| {
+    on_half_the_stack(|routine| {
         let caps = Caps { vector_bytes: 16, threads: 2, ..Interpreted::new().caps().clone() };
         let codegen = Interpreted::of_target(caps);
         let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("schedules");
@@ -72,7 +72,7 @@ fn the_deepest_routine_is_scheduled() {
 
 #[test]
 fn the_deepest_routines_are_scheduled_for_workgroups() {
-    on_main_stack(|routine| {
+    on_half_the_stack(|routine| {
         let workgroups = Workgroups::new(256, 16_384);
         let caps = Caps { workgroups: Some(workgroups), ..Interpreted::new().caps().clone() };
         for routine in [routine, deep(2)] {
