@@ -1,7 +1,5 @@
 //! The scheduler with one worker thread per stream.
 
-use std::time::Duration;
-
 use device_runtime::{DriverError, Failure, StreamStrategy};
 
 use crate::{
@@ -14,9 +12,6 @@ use crate::{
     task::QueuedTask,
     thread_pool::ThreadPool,
 };
-
-/// How long a stream's worker without tasks spins before it sleeps, since kernels tend to follow one another.
-const SPIN: Duration = Duration::from_micros(50);
 
 /// A worker thread per stream; kernels are split over the threads of a pool that are idle.
 #[derive(Debug)]
@@ -58,7 +53,7 @@ impl Scheduler for Multicore {
     }
 
     fn open(&self, stream: &str) -> Result<MulticoreQueue, DriverError> {
-        let queue = BoundedQueue::new(self.queue_capacity, SPIN);
+        let queue = BoundedQueue::new(self.queue_capacity, self.pool.spin());
         let pending = PendingTasks::new(queue, Arc::clone(&self.pool));
         MulticoreQueue::start(QueueState::new(stream, Some(pending)))
     }

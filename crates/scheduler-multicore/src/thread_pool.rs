@@ -119,6 +119,11 @@ impl<W: Splittable> ThreadPool<W> {
         }
     }
 
+    /// How long a worker without work spins before it sleeps.
+    pub(crate) fn spin(&self) -> Duration {
+        self.spin
+    }
+
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn busy(&self) -> usize {
         self.busy.load(Ordering::Relaxed)
