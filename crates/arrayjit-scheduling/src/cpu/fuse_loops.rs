@@ -38,6 +38,7 @@ use crate::analysis::nest;
 use crate::analysis::shape;
 use crate::cpu::equal_parts::EqualParts;
 use crate::cpu::forward_stores::forward_stores;
+use crate::cpu::fusible_contractions;
 use crate::cpu::interchange;
 use crate::cpu::placed_stmt::{LaneChoice, PlacedStmt};
 use crate::cpu::unroll_short_rows;
@@ -189,7 +190,8 @@ impl Fuser<'_> {
         let (moved_first, moved_second) = (self.moving(first, &a), self.moving(second, &b));
         let pays = !moved_first.is_disjoint(moved_second)
             && self.same_independence(first, second, depth)
-            && self.same_lanes(first, second);
+            && self.same_lanes(first, second)
+            && !self.breaks_contraction(first, second);
         if !pays {
             return None;
         }
@@ -216,6 +218,16 @@ impl Fuser<'_> {
         outermost: &FusibleLoop<'_>,
     ) -> &'p BTreeSet<(NodeRef, i64)> {
         placed.facts.moving.get_or_init(|| moving(outermost.var, outermost.body, &self.names))
+    }
+
+    /// Whether one of two nests is a contraction that needs its outermost loop for itself. This foresees most
+    /// of what [`Fuser::keeps_contractions`] rejects, before the nests are fused.
+    fn breaks_contraction(&self, first: &PlacedStmt, second: &PlacedStmt) -> bool {
+        let breaks = |one: &PlacedStmt, other: &PlacedStmt| {
+            !one.contractions(&self.names).is_empty()
+                && fusible_contractions::loses_loop(&one.stmt, &other.stmt)
+        };
+        breaks(first, second) || breaks(second, first)
     }
 
     /// Whether each contraction of two statements has the same shape in the fused statement.

@@ -65,8 +65,25 @@ pub(crate) fn has_contraction(stmt: &Stmt) -> bool {
     !loops.is_empty() && (contraction(&loops, body).is_some() || body.iter().any(has_contraction))
 }
 
+/// Whether a nest is a contraction that would lose its outermost loop if that became one with the outermost
+/// loop of another nest, because the other nest does not have all of its loops.
+pub(crate) fn loses_loop(stmt: &Stmt, other: &Stmt) -> bool {
+    let ((loops, body), (others, _)) = (nest::loops_and_body(stmt), nest::loops_and_body(other));
+    let are_shared = || loops.len() <= others.len() && loops.iter().zip(&others).all(|(a, b)| a.hi == b.hi);
+    let Some((_, a, b)) = product(body) else { return false };
+    loops.first().is_some_and(|outer| mentions(a, outer.var) != mentions(b, outer.var)) && !are_shared()
+}
+
 /// The accumulator of a nest that is a contraction, and the number of loops that only one operand depends on.
 fn contraction(loops: &[LoopId], body: &[Stmt]) -> Option<(LocalId, (usize, usize))> {
+    let (acc, a, b) = product(body)?;
+    let alone = |x: &Expr, y: &Expr| loops.iter().filter(|&&v| mentions(x, v) && !mentions(y, v)).count();
+    let shape = (alone(a, b), alone(b, a));
+    (shape.0 > 0 && shape.1 > 0).then_some((acc, shape))
+}
+
+/// The accumulator and the operands of the one loop in the body of a contraction.
+fn product(body: &[Stmt]) -> Option<(LocalId, &Expr, &Expr)> {
     let mut inner = body.iter().enumerate().filter(|(_, stmt)| matches!(stmt, Stmt::For { .. }));
     let ((at, only), None) = (inner.next()?, inner.next()) else { return None };
     let [Stmt::SetLocal { local: acc, index, value }] = nest::chain(only).1 else { return None };
@@ -76,8 +93,6 @@ fn contraction(loops: &[LoopId], body: &[Stmt]) -> Option<(LocalId, (usize, usiz
         Stmt::SetLocal { .. } | Stmt::Comment(_) => true,
         _ => false,
     };
-    let alone = |x: &Expr, y: &Expr| loops.iter().filter(|&&v| mentions(x, v) && !mentions(y, v)).count();
-    let shape = (alone(a, b), alone(b, a));
-    let is_one = index.is_empty() && *c == Expr::local(*acc) && shape.0 > 0 && shape.1 > 0;
-    (is_one && body[..at].iter().all(computes)).then_some((*acc, shape))
+    let is_one = index.is_empty() && *c == Expr::local(*acc) && body[..at].iter().all(computes);
+    is_one.then_some((*acc, a, b))
 }
