@@ -14,15 +14,15 @@ pub(crate) fn write(library: &Library) -> String {
     let (name, triple) = (&library.name, &library.triple);
     let upper = name.to_ascii_uppercase();
     let (arena, thread) = (library.arena_bytes(), library.thread_bytes());
+    let includes = if chooses_mixed(library) { "#include <cpuid.h>\n" } else { "" };
+    let includes = format!("{includes}#include <stdbool.h>\n#include <stdint.h>\n");
     let _ = write!(
         text,
         "/* The routines of `{name}` for `{triple}`. */
 #ifndef {upper}_H
 #define {upper}_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
+{includes}
 /* Bytes of the arena, which suffice for every routine. All arrays and the arena are aligned to 64 bytes. */
 #define {upper}_ARENA_BYTES {arena}
 
@@ -54,6 +54,36 @@ struct {name}_threads {{
             "/* Bytes of the file of constants. */\n#define {upper}_CONSTANTS_BYTES {bytes}\n"
         );
     }
+    choice(&mut text, library);
+    library.routines.iter().for_each(|routine| function(&mut text, library, routine));
+    let _ = write!(text, "\n#endif\n");
+    text
+}
+
+/// Whether the library has code for processors with units of 512 bits, and for those with units of 256 bits.
+fn chooses_mixed(library: &Library) -> bool {
+    let has = |level| library.targets.iter().any(|target| target.level() == level);
+    has(ObjectLevel::X86V4) && has(ObjectLevel::X86V4Mixed)
+}
+
+/// The function that chooses the level as `arrayjit_rt::select` does.
+fn choice(text: &mut String, library: &Library) {
+    let name = &library.name;
+    if chooses_mixed(library) {
+        let _ = write!(
+            text,
+            "/* Whether the processor computes the halves of 512 bits one after the other: Zen 4 and some of Zen 5. */
+static inline bool {name}_halves_vectors(void) {{
+    unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx) || ebx != 0x68747541) return false;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
+    unsigned int family = (eax >> 8 & 15) + (eax >> 20 & 255), model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
+    return family == 0x19 || (family == 0x1a && model >= 0x20 && model >> 4 != 4);
+}}
+
+"
+        );
+    }
     let _ = write!(
         text,
         "/* The best code that this processor can run, for the parameter `level` of routines; -1 if there is none. */
@@ -61,20 +91,20 @@ static inline int {name}_level(void) {{
 "
     );
     for (at, target) in library.targets.iter().enumerate() {
-        match target.level() {
-            ObjectLevel::Arm64 => text.push_str(&format!("    return {at};\n")),
-            level => {
-                text.push_str(&format!("    if (__builtin_cpu_supports(\"{level}\")) return {at};\n"));
+        let condition = match target.level() {
+            ObjectLevel::Arm64 => {
+                let _ = writeln!(text, "    return {at};\n}}");
+                return;
             }
-        }
+            ObjectLevel::X86V4 if chooses_mixed(library) => {
+                format!("__builtin_cpu_supports(\"x86-64-v4\") && !{name}_halves_vectors()")
+            }
+            ObjectLevel::X86V4Mixed => "__builtin_cpu_supports(\"x86-64-v4\")".to_owned(),
+            level => format!("__builtin_cpu_supports(\"{level}\")"),
+        };
+        let _ = writeln!(text, "    if ({condition}) return {at};");
     }
-    if library.targets.iter().all(|target| target.level() != ObjectLevel::Arm64) {
-        text.push_str("    return -1;\n");
-    }
-    text.push_str("}\n");
-    library.routines.iter().for_each(|routine| function(&mut text, library, routine));
-    let _ = write!(text, "\n#endif\n");
-    text
+    text.push_str("    return -1;\n}\n");
 }
 
 /// The function of a routine.

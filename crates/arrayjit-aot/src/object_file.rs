@@ -14,15 +14,18 @@ use object::{
 };
 
 /// An object file under construction.
-pub(crate) struct ObjectFile {
+pub(crate) struct ObjectFile<'f> {
     object: Object<'static>,
     constants: Option<SymbolId>,
     runtime: HashMap<&'static str, SymbolId>,
+    /// The kernels and parts: levels that differ in few instructions share most of them.
+    functions: HashMap<&'f ObjectFunction, SymbolId>,
+    products: HashMap<&'f ObjectProduct, SymbolId>,
 }
 
-impl ObjectFile {
+impl<'f> ObjectFile<'f> {
     /// A file for a system with the constants of a library.
-    pub(crate) fn new(target: &ObjectTarget, library: &str, constants: &[u8]) -> ObjectFile {
+    pub(crate) fn new(target: &ObjectTarget, library: &str, constants: &[u8]) -> ObjectFile<'f> {
         let format = match target.format() {
             ObjectFormat::Elf => BinaryFormat::Elf,
             ObjectFormat::MachO => BinaryFormat::MachO,
@@ -37,7 +40,8 @@ impl ObjectFile {
             // Without this section, linkers make the stack executable.
             object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), object::SectionKind::Other);
         }
-        let mut file = ObjectFile { object, constants: None, runtime: HashMap::new() };
+        let (runtime, functions, products) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut file = ObjectFile { object, constants: None, runtime, functions, products };
         if !constants.is_empty() {
             let symbol = file.local(format!("{library}_constants"), SymbolKind::Data);
             let section = file.object.section_id(StandardSection::ReadOnlyData);
@@ -51,34 +55,42 @@ impl ObjectFile {
     pub(crate) fn add(
         &mut self,
         name: &str,
-        entry: &ObjectFunction,
-        kernels: &[ObjectFunction],
+        entry: &'f ObjectFunction,
+        kernels: &'f [ObjectFunction],
     ) -> Result<(), Error> {
-        let own: Vec<SymbolId> =
-            (0..kernels.len()).map(|at| self.local(format!("{name}_k{at}"), SymbolKind::Text)).collect();
+        let kernels = kernels.iter().enumerate();
+        let kernels: Vec<SymbolId> = kernels
+            .map(|(at, kernel)| self.shared(&format!("{name}_k{at}"), kernel))
+            .collect::<Result<_, _>>()?;
         let global = self
             .object
             .add_symbol(Symbol { scope: SymbolScope::Linkage, ..symbol(name.to_owned(), SymbolKind::Text) });
-        for (at, function) in kernels.iter().enumerate() {
-            self.function(&format!("{name}_k{at}"), own[at], function, &own)?;
-        }
-        self.function(name, global, entry, &own)
+        self.function(name, global, entry, &kernels)
     }
 
-    /// Adds a function with its parts and products. Its symbol is defined, and `kernels` are those of its
-    /// routine.
+    /// The symbol of a kernel or of a part, which is added under this name if there is none like it yet.
+    fn shared(&mut self, name: &str, function: &'f ObjectFunction) -> Result<SymbolId, Error> {
+        if let Some(&symbol) = self.functions.get(function) {
+            return Ok(symbol);
+        }
+        let symbol = self.local(name.to_owned(), SymbolKind::Text);
+        self.function(name, symbol, function, &[])?;
+        self.functions.insert(function, symbol);
+        Ok(symbol)
+    }
+
+    /// Adds a function with its parts and products. Its symbol is defined, and `kernels` are those that it
+    /// calls itself.
     fn function(
         &mut self,
         name: &str,
         symbol: SymbolId,
-        function: &ObjectFunction,
+        function: &'f ObjectFunction,
         kernels: &[SymbolId],
     ) -> Result<(), Error> {
         let mut parts = Vec::new();
         for (at, part) in function.parts.iter().enumerate() {
-            let name = format!("{name}_p{at}");
-            parts.push(self.local(name.clone(), SymbolKind::Text));
-            self.function(&name, parts[at], part, kernels)?;
+            parts.push(self.shared(&format!("{name}_p{at}"), part)?);
         }
         let mut products = Vec::new();
         for (at, product) in function.products.iter().enumerate() {
@@ -103,7 +115,10 @@ impl ObjectFile {
     }
 
     /// Adds the plan of a product with its data and functions, in the form that `arrayjit-rt` reads.
-    fn product(&mut self, name: &str, product: &ObjectProduct) -> Result<SymbolId, Error> {
+    fn product(&mut self, name: &str, product: &'f ObjectProduct) -> Result<SymbolId, Error> {
+        if let Some(&symbol) = self.products.get(product) {
+            return Ok(symbol);
+        }
         let data = self.local(format!("{name}_data"), SymbolKind::Data);
         let constants = self.object.section_id(StandardSection::ReadOnlyData);
         self.object.add_symbol_data(data, constants, &product.data, 8);
@@ -129,6 +144,7 @@ impl ObjectFile {
             let relocation = Relocation { offset: start + at, symbol, addend: 0, flags };
             self.object.add_relocation(section, relocation)?;
         }
+        self.products.insert(product, symbol);
         Ok(symbol)
     }
 

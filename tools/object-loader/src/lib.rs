@@ -33,6 +33,7 @@ pub fn levels() -> Vec<ObjectLevel> {
     let available = |level: &ObjectLevel| match level {
         ObjectLevel::X86V2 => ProcessorLevel::X86V2.is_available(),
         ObjectLevel::X86V3 => ProcessorLevel::X86V3.is_available(),
+        ObjectLevel::X86V4Mixed => ProcessorLevel::X86V4Mixed.is_available(),
         ObjectLevel::X86V4 => ProcessorLevel::X86V4.is_available(),
         ObjectLevel::Arm64 => ProcessorLevel::Arm64.is_available(),
     };

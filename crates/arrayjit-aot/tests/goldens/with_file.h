@@ -2,6 +2,7 @@
 #ifndef TONE_FILTER_H
 #define TONE_FILTER_H
 
+#include <cpuid.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,15 +26,26 @@ struct tone_filter_threads {
 /* Bytes of the file of constants. */
 #define TONE_FILTER_CONSTANTS_BYTES 24
 
+/* Whether the processor computes the halves of 512 bits one after the other: Zen 4 and some of Zen 5. */
+static inline bool tone_filter_halves_vectors(void) {
+    unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx) || ebx != 0x68747541) return false;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
+    unsigned int family = (eax >> 8 & 15) + (eax >> 20 & 255), model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
+    return family == 0x19 || (family == 0x1a && model >= 0x20 && model >> 4 != 4);
+}
+
 /* The best code that this processor can run, for the parameter `level` of routines; -1 if there is none. */
 static inline int tone_filter_level(void) {
-    if (__builtin_cpu_supports("x86-64-v4")) return 0;
-    if (__builtin_cpu_supports("x86-64-v3")) return 1;
-    if (__builtin_cpu_supports("x86-64-v2")) return 2;
+    if (__builtin_cpu_supports("x86-64-v4") && !tone_filter_halves_vectors()) return 0;
+    if (__builtin_cpu_supports("x86-64-v4")) return 1;
+    if (__builtin_cpu_supports("x86-64-v3")) return 2;
+    if (__builtin_cpu_supports("x86-64-v2")) return 3;
     return -1;
 }
 
 int64_t tone_filter_step_x86_64_v4(void *const *args, const int64_t *bindings, void *arena, const struct tone_filter_threads *threads);
+int64_t tone_filter_step_x86_64_v4_mixed(void *const *args, const int64_t *bindings, void *arena, const struct tone_filter_threads *threads);
 int64_t tone_filter_step_x86_64_v3(void *const *args, const int64_t *bindings, void *arena, const struct tone_filter_threads *threads);
 int64_t tone_filter_step_x86_64_v2(void *const *args, const int64_t *bindings, void *arena, const struct tone_filter_threads *threads);
 
@@ -47,8 +59,9 @@ static inline int64_t tone_filter_step(int level, const void *constants, const f
     void *const args[] = {(void *)constants, (void *)x, (void *)y};
     const int64_t values[] = {n};
     if (level == 0) return tone_filter_step_x86_64_v4(args, values, arena, threads);
-    if (level == 1) return tone_filter_step_x86_64_v3(args, values, arena, threads);
-    if (level == 2) return tone_filter_step_x86_64_v2(args, values, arena, threads);
+    if (level == 1) return tone_filter_step_x86_64_v4_mixed(args, values, arena, threads);
+    if (level == 2) return tone_filter_step_x86_64_v3(args, values, arena, threads);
+    if (level == 3) return tone_filter_step_x86_64_v2(args, values, arena, threads);
     return -2;
 }
 

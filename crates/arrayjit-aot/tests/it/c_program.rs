@@ -6,6 +6,7 @@ use std::process::Command;
 
 use arrayjit::HostArray;
 use arrayjit_aot::Library;
+use arrayjit_rt::ProcessorLevel;
 
 use crate::programs::reference_of_text;
 
@@ -19,6 +20,7 @@ static _Alignas(64) unsigned char arena[TONE_ARENA_BYTES + 1];
 static int check(void) {
     int level = tone_level();
     if (level < 0) return 10;
+    if (level != LEVEL) return 9; /* that of Rust */
     for (int i = 0; i < 24; i++) x[i] = (float)i;
     if (tone_step(level, x, y, 8, arena, 0) != 0) return 11;
     for (int row = 0; row < 8; row++) {
@@ -73,13 +75,18 @@ int main(void) {
 }
 "#;
 
+/// The levels of the library. C and Rust choose the same.
+const LEVELS: &[ProcessorLevel] =
+    &[ProcessorLevel::X86V4, ProcessorLevel::X86V4Mixed, ProcessorLevel::X86V3, ProcessorLevel::X86V2];
+
 /// Compiles the program with this main function, runs it, and checks its status.
 fn check(folder: &Path, name: &str, main: &str, flags: &[&str]) {
     let source = folder.join(format!("{name}.c"));
     fs::write(&source, format!("{PROGRAM}\n{main}")).expect("a writable folder");
     let program = folder.join(name);
+    let level = arrayjit_rt::select(LEVELS).expect("this processor has a level");
     let compiler = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", &format!("-DLEVEL={level}"), "-o"])
         .args([&program, &source, &folder.join("tone.o")])
         .args(flags)
         .output()

@@ -1,7 +1,7 @@
 //! The files of a library: the Rust module and the C header, and object files for other systems.
 
 use arrayjit::HostArray;
-use arrayjit_aot::{ConstantPlace, Library};
+use arrayjit_aot::{ConstantPlace, Library, ObjectLevel};
 use codegen_cranelift::object::PRODUCT;
 use expect_test::expect_file;
 use object::{Architecture, BinaryFormat, Object, ObjectSection, ObjectSymbol};
@@ -37,6 +37,26 @@ fn the_module_and_the_header_have_a_function_per_routine() {
 }
 
 #[test]
+fn levels_share_equal_kernels() {
+    let bytes_of = |levels: &[ObjectLevel]| {
+        let mut library =
+            Library::with_levels("shared", "x86_64-unknown-linux-gnu", levels).expect("a target");
+        let text = "input x f32[64, 96], w f32[96, 80]; y[i,o] :+= x[i,k] * w[k,o]; z[i] :+= y[i,o]; keep z";
+        library.add_text("step", text, &[]).expect("a valid text");
+        let bytes = library.object().expect("a small object");
+        let file = object::File::parse(&*bytes).expect("an object file");
+        file.sections().filter(|section| section.kind() == object::SectionKind::Text).map(|s| s.size()).sum()
+    };
+    let [one, two, all]: [u64; 3] = [
+        bytes_of(&[ObjectLevel::X86V3]),
+        bytes_of(&[ObjectLevel::X86V3, ObjectLevel::X86V4Mixed]),
+        bytes_of(&[ObjectLevel::X86V3, ObjectLevel::X86V4Mixed, ObjectLevel::X86V4]),
+    ];
+    assert!(two < one + one / 4, "{one} bytes, {two} with the mixed level");
+    assert!(all > two + one / 4, "{two} bytes, {all} with another level");
+}
+
+#[test]
 fn object_files_have_the_format_of_the_system() {
     let systems = [
         ("x86_64-unknown-linux-gnu", BinaryFormat::Elf),
@@ -54,7 +74,7 @@ fn object_files_have_the_format_of_the_system() {
             .map(|symbol| symbol.name().expect("a name").trim_start_matches('_').to_owned())
             .collect();
         entries.sort();
-        let expected = ["v2", "v3", "v4"].map(|level| format!("tone_filter_step_x86_64_{level}"));
+        let expected = ["v2", "v3", "v4", "v4_mixed"].map(|level| format!("tone_filter_step_x86_64_{level}"));
         assert_eq!(entries, expected, "{triple}");
         // Every reference of code is relative, so that the code may be anywhere and is shared by processes.
         let text = file.sections().find(|section| section.kind() == object::SectionKind::Text);

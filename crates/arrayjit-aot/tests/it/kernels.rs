@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use codegen_core::Codegen;
+use codegen_cranelift::VectorWidth;
 use codegen_cranelift::object::{ObjectLevel, ObjectTarget};
 use codegen_testkit::{Agreement, conformance, run_corpus_on};
 use device_runtime::Device;
@@ -39,6 +40,13 @@ conformance!(
     least_level,
     level = L1
 );
+
+#[test]
+fn the_mixed_level_is_chosen_where_a_process_mixes_vectors() {
+    use arrayjit_rt::ProcessorLevel::{X86V2, X86V3, X86V4, X86V4Mixed};
+    let chosen = arrayjit_rt::select(&[X86V4, X86V4Mixed, X86V3, X86V2]);
+    assert_eq!(chosen == Ok(1), VectorWidth::default() == VectorWidth::Mixed, "{chosen:?}");
+}
 
 #[test]
 fn kernels_of_objects_pass_the_corpus() {

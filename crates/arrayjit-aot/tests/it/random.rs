@@ -121,7 +121,8 @@ fn random_programs_have_the_bits_of_the_process() {
     for seed in effort::seeds(200) {
         let level = levels()[seed as usize % levels().len()];
         let library = Library::with_levels("random", TRIPLE, &[level]).expect("a target");
-        let mut library = if seed % 2 == 0 { library } else { library.with_products() };
+        let has_products = seed as usize / levels().len() % 2 == 1;
+        let mut library = if has_products { library.with_products() } else { library };
         let Some(expected) = add_random(&mut library, "f", seed) else {
             rejected += 1;
             continue;
@@ -134,17 +135,13 @@ fn random_programs_have_the_bits_of_the_process() {
 
 #[test]
 fn random_products_have_the_bits_of_the_process() {
-    let (mut called, mut others) = (0, 0);
     for seed in effort::seeds(40) {
         let level = levels()[seed as usize % levels().len()];
         let mut library = Library::with_levels("random", TRIPLE, &[level]).expect("a target").with_products();
         let expected = add_product(&mut library, "f", seed);
         check(&library, seed, level, &expected);
-        match library.calls_products() {
-            true => called += 1,
-            false => others += usize::from(level != ObjectLevel::X86V2),
-        }
+        // Products of operands of two narrow types are code of the object.
+        let is_called = level != ObjectLevel::X86V2 && !expected.text.contains("bf16");
+        assert_eq!(library.calls_products(), is_called, "seed {seed} at {level}\n{}", expected.text);
     }
-    println!("{called} products call the runtime, {others} do not");
-    assert!(called > 3 * others, "{called} products call the runtime, {others} do not");
 }

@@ -80,7 +80,7 @@ pub struct ObjectModule {
 
 /// Position-independent machine code of one function, followed by its constants. Its address must be a
 /// multiple of 64.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectFunction {
     /// The code.
     pub code: Vec<u8>,
@@ -97,7 +97,7 @@ pub struct ObjectFunction {
 /// The plan of a product for `arrayjit-rt`. In the memory of a program it is writable and consists of 64-bit
 /// words: 0, the address and the number of bytes of the data, and the number and the addresses of the
 /// functions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectProduct {
     /// The plan as `arrayjit-rt` reads it.
     pub data: Vec<u8>,
@@ -117,7 +117,7 @@ pub const PRODUCT_VERSION: u32 = microkernels::PLAN_VERSION;
 pub const PRODUCT: &str = "arrayjit_rt_product_3";
 
 /// A place in code that refers to a symbol.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectRelocation {
     /// Bytes from the start of the code.
     pub offset: u64,
@@ -130,7 +130,7 @@ pub struct ObjectRelocation {
 }
 
 /// The form of a reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RelocationKind {
     /// x86-64: the distance of a called function in 32 bits.
     X86Call,
@@ -145,11 +145,11 @@ pub enum RelocationKind {
 }
 
 /// A symbol that code refers to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RelocationTarget {
     /// A function of `arrayjit-rt`, by its symbol.
     Runtime(&'static str),
-    /// A kernel of the routine, by its position in the module.
+    /// A kernel of the routine, by its position in the module: only an entry calls kernels.
     Kernel(usize),
     /// A part of the function, by its position.
     Part(usize),

@@ -44,6 +44,9 @@ pub enum ObjectLevel {
     X86V2,
     /// `x86-64-v3`: AVX2, FMA and F16C, vectors of 256 bits.
     X86V3,
+    /// `x86-64-v4-mixed`: the instructions of `x86-64-v4`, for processors that compute the halves of 512 bits
+    /// one after the other: vectors of 512 bits where they gain there, and otherwise the code of `x86-64-v3`.
+    X86V4Mixed,
     /// `x86-64-v4`: AVX-512 F, BW, CD, DQ and VL, vectors of 512 bits.
     X86V4,
     /// Any ARM64 processor: NEON, vectors of 128 bits.
@@ -84,8 +87,13 @@ pub enum ObjectFormat {
 
 impl ObjectLevel {
     /// Every level.
-    pub const ALL: [ObjectLevel; 4] =
-        [ObjectLevel::X86V2, ObjectLevel::X86V3, ObjectLevel::X86V4, ObjectLevel::Arm64];
+    pub const ALL: [ObjectLevel; 5] = [
+        ObjectLevel::X86V2,
+        ObjectLevel::X86V3,
+        ObjectLevel::X86V4Mixed,
+        ObjectLevel::X86V4,
+        ObjectLevel::Arm64,
+    ];
 
     /// The levels of a system's processors, the least first.
     ///
@@ -111,6 +119,7 @@ impl fmt::Display for ObjectLevel {
         f.write_str(match self {
             ObjectLevel::X86V2 => "x86-64-v2",
             ObjectLevel::X86V3 => "x86-64-v3",
+            ObjectLevel::X86V4Mixed => "x86-64-v4-mixed",
             ObjectLevel::X86V4 => "x86-64-v4",
             ObjectLevel::Arm64 => "arm64",
         })
@@ -193,7 +202,7 @@ impl ObjectTarget {
                 // A fused multiply-add there takes the registers of a tile, and so much code that tiles of
                 // eight would make the code of the level eight times as large as that of others.
                 ObjectLevel::X86V2 => 4,
-                ObjectLevel::X86V3 | ObjectLevel::X86V4 => 16,
+                ObjectLevel::X86V3 | ObjectLevel::X86V4Mixed | ObjectLevel::X86V4 => 16,
                 ObjectLevel::Arm64 => 32,
             },
             conversions: CONVERTED_TYPES,
@@ -212,7 +221,7 @@ impl ObjectTarget {
         let isa = self.vector_width().isa().filter(|_| self.has_products)?;
         let dot = if isa == Isa::Neon { DotInstructions::Neon } else { DotInstructions::Avx2 };
         Some(CpuTarget {
-            masked_isa: None,
+            masked_isa: self.vector_width().masked_isa(),
             isa: Some(isa),
             dot: Some(dot),
             l1_bytes: L1_BYTES,
@@ -227,6 +236,7 @@ impl ObjectTarget {
         match self.level {
             ObjectLevel::X86V2 => VectorWidth::Bits128,
             ObjectLevel::X86V3 => VectorWidth::Avx2,
+            ObjectLevel::X86V4Mixed => VectorWidth::Mixed,
             ObjectLevel::X86V4 => VectorWidth::Avx512,
             ObjectLevel::Arm64 => VectorWidth::Neon,
         }
@@ -253,12 +263,12 @@ impl ObjectTarget {
             no_target(format!("`{}`: {why}", self.triple))
         })?;
         // Cranelift's levels leave out AVX and AVX-512 F, without which it uses no extension of them, such as
-        // the fused multiply-add.
-        let level = self.level.to_string();
+        // the fused multiply-add. Scalar code of the mixed level is that of the level below, so that an
+        // object has it once.
         let features: &[&str] = match self.level {
-            ObjectLevel::X86V2 => &[&level],
-            ObjectLevel::X86V3 => &[&level, "has_avx"],
-            ObjectLevel::X86V4 => &[&level, "has_avx", "has_avx512f"],
+            ObjectLevel::X86V2 => &["x86-64-v2"],
+            ObjectLevel::X86V3 | ObjectLevel::X86V4Mixed => &["x86-64-v3", "has_avx"],
+            ObjectLevel::X86V4 => &["x86-64-v4", "has_avx", "has_avx512f"],
             ObjectLevel::Arm64 => &[],
         };
         for feature in features {
