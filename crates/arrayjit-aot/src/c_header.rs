@@ -23,6 +23,10 @@ pub(crate) fn write(library: &Library) -> String {
 #define {upper}_H
 
 {includes}
+#ifdef __cplusplus
+extern \"C\" {{
+#endif
+
 /* Bytes of the arena, which suffice for every routine. All arrays and the arena are aligned to 64 bytes. */
 #define {upper}_ARENA_BYTES {arena}
 
@@ -56,7 +60,7 @@ struct {name}_threads {{
     }
     choice(&mut text, library);
     library.routines.iter().for_each(|routine| function(&mut text, library, routine));
-    let _ = write!(text, "\n#endif\n");
+    text.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
     text
 }
 

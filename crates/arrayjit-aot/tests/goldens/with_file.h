@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Bytes of the arena, which suffice for every routine. All arrays and the arena are aligned to 64 bytes. */
 #define TONE_FILTER_ARENA_BYTES 0
 
@@ -64,5 +68,9 @@ static inline int64_t tone_filter_step(int level, const void *constants, const f
     if (level == 3) return tone_filter_step_x86_64_v2(args, values, arena, threads);
     return -2;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
