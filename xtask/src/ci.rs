@@ -255,6 +255,8 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let random = "cargo test --release -p filetests -p lowered-ir -p assignments -p assignment-text -p arrayjit-autodiff -p arrayjit-scheduling -p vector-asm -p microkernels -p tnode -p codegen-cranelift -p codegen-testkit -p codegen-wgsl -p codegen-ptx -p ptx-sim -p random-programs -p scheduler-multicore -p arrayjit -p arrayjit-collectives -p arrayjit-aot --lib --tests --features arrayjit/wgpu";
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     let programs = "cargo test --release -p arrayjit --test it -- many_programs --nocapture";
+    // 2,000 products and convolutions of objects, beside the 4,000 programs among the random tests.
+    let products = "cargo test --release -p arrayjit-aot --test it -- random_products --nocapture";
     // 10,000 programs over sizes of a run, with scans and gradients, and their forms for constants.
     let sizes = "cargo test --release -p arrayjit --test it -- random_sizes --nocapture";
     // The runtime's suite on disturbed drivers, the conformance kit for the other widths, the corpus's
@@ -270,6 +272,7 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
             .env(effort("20")),
         Stage::new("accuracy", 10, accuracy).env(effort("100")),
         Stage::new("many programs", 10, programs).env(effort("50")),
+        Stage::new("many products of objects", 10, products).env(effort("50")),
         Stage::new("programs over sizes", 20, sizes).env(effort("250")),
     ]
 }
