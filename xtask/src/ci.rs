@@ -311,7 +311,7 @@ fn outside_stages() -> Vec<Stage> {
         Stage::new(
             "real ONNX models",
             10,
-            "cargo xtask onnx-models --rounds 1 --filter classification,Magika,Silero --ahead",
+            "cargo xtask onnx-models --rounds 1 --filter classification,Magika,Silero --ahead --arm64",
         ),
     ]
 }

@@ -33,6 +33,10 @@ pub(crate) struct OnnxModelsArgs {
     /// and its start; link a C program with products.
     #[arg(long)]
     ahead: bool,
+    /// Run the classifier under QEMU too, compiled for ARM64 with and without products; as root, because this
+    /// makes the system of `cargo xtask arm64`.
+    #[arg(long, requires = "ahead")]
+    arm64: bool,
     /// Run models only whose name contains one of these texts, which commas separate.
     #[arg(long, default_value = "")]
     filter: String,
@@ -51,11 +55,11 @@ pub(crate) fn run(args: &OnnxModelsArgs) -> Result<()> {
         compare.arg("--tract").arg(tract()?);
     }
     finish(&mut compare, &packages)?;
-    if args.ahead { run_ahead(&folder, &packages) } else { Ok(()) }
+    if args.ahead { run_ahead(&folder, &packages, args.arm64) } else { Ok(()) }
 }
 
 /// Compiles the classifier of PP-OCR ahead of time, and tests the program that contains it, and a C program.
-fn run_ahead(folder: &Path, packages: &Path) -> Result<()> {
+fn run_ahead(folder: &Path, packages: &Path, arm64: bool) -> Result<()> {
     const MODEL: &str = "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx";
     let model = folder.join(MODEL);
     if !model.exists() {
@@ -68,9 +72,15 @@ fn run_ahead(folder: &Path, packages: &Path) -> Result<()> {
         finish(&mut extract, folder)?;
     }
     let mut test = Command::new("cargo");
-    test.args(["test", "--quiet", "-p", "arrayjit-aot", "--test", "it", "--"]);
-    test.args(["model_of_a_file", "library_with_products", "--ignored", "--nocapture"])
-        .current_dir(xtask::root());
+    test.args(["test", "--quiet", "-p", "arrayjit-aot", "--test", "it"]);
+    if arm64 {
+        test.args(["--features", "cross"]);
+    }
+    test.args(["--", "the_example_runs_the_model_of_a_file", "library_with_products"]);
+    if arm64 {
+        test.arg("the_model_of_a_file_has_the_bits_of_x86_64");
+    }
+    test.args(["--ignored", "--nocapture"]).current_dir(xtask::root());
     test.env("AOT_MODEL", &model).env("AOT_SIZES", "x[0]=1 x[2]=48 x[3]=192");
     finish(&mut test, &model)
 }

@@ -12,13 +12,14 @@ use std::process::{Command, Output};
 
 use arrayjit::{Backend, HostArray, Nodes};
 use arrayjit_aot::{Library, LibraryRoutine, ObjectLevel};
-use arrayjit_onnx::DimensionSize;
+use arrayjit_onnx::{DimensionSize, Model};
 use digits::data::{Digits, FILE, load, split};
 use digits::network::{BATCH, CLASSES, PIXELS};
 use digits::state::Network;
 use digits::train::Training;
 use random_programs::effort;
 
+use crate::example::{input, model_of_file};
 use crate::onnx::{attention, classifier_graph, quantized, run_in_session, sizes};
 use crate::onnx_builder::load as load_model;
 use crate::programs::{PROGRAMS, reference_of_text, symbol, values};
@@ -188,8 +189,8 @@ fn add_runs(library: &mut Library) -> Vec<ExpectedRun> {
 }
 
 /// Writes a program with all entries into a folder.
-fn write_driver(folder: &Path, libraries: &[&Library]) {
-    let entries = |library: &&Library| {
+fn write_driver(folder: &Path, libraries: &[Library]) {
+    let entries = |library: &Library| {
         let name = |routine: &LibraryRoutine| symbol(library.name(), routine.name(), ObjectLevel::Arm64);
         library.routines().iter().map(name).collect::<Vec<_>>()
     };
@@ -205,7 +206,7 @@ fn write_driver(folder: &Path, libraries: &[&Library]) {
         "unsafe extern \"C\" {{\n{declared}}}\nstatic ENTRIES: [Entry; {count}] = [{}];\n",
         entries.join(", ")
     );
-    let link = |library: &&Library| {
+    let link = |library: &Library| {
         let object = folder.join(format!("{}.o", library.name()));
         format!("    println!(\"cargo::rustc-link-arg={}\");\n", object.display())
     };
@@ -243,10 +244,13 @@ fn request(position: usize, library: &Library, run: &ExpectedRun) -> Vec<u8> {
     bytes
 }
 
+fn library(name: &str) -> Library {
+    Library::new(name, "aarch64-unknown-linux-gnu").expect("a target")
+}
+
 #[test]
 #[ignore = "makes a system with QEMU"]
 fn objects_have_the_bits_of_x86_64() {
-    let library = |name| Library::new(name, "aarch64-unknown-linux-gnu").expect("a target");
     let mut libraries = [library("tiles"), library("products").with_products()];
     let runs = libraries.each_mut().map(add_runs);
     let called: Vec<&str> = libraries[1]
@@ -261,18 +265,43 @@ fn objects_have_the_bits_of_x86_64() {
             .iter()
             .all(|name| called.contains(name))
     );
+    check("aot-driver", &libraries, &runs);
+}
 
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aot-driver");
+#[test]
+#[ignore = "makes a system with QEMU, and needs the file of the variable `AOT_MODEL`"]
+fn the_model_of_a_file_has_the_bits_of_x86_64() {
+    let (file, words) = model_of_file();
+    let model = Model::load(file).expect("a model");
+    let (_, dims) = input(&model);
+    let fixed = |word: &String| {
+        let (name, size) = word.rsplit_once('=').expect("NAME=SIZE");
+        (name.to_owned(), DimensionSize::Fixed(size.parse().expect("a size")))
+    };
+    let mut libraries = [library("tiles"), library("products").with_products()];
+    let runs = libraries.each_mut().map(|library| {
+        let routine =
+            library.add_onnx("file", &model, &words.iter().map(fixed).collect()).expect("one graph");
+        let (given, outputs) = run_in_session(routine, &model, &dims);
+        let expected = given[..1].iter().cloned().chain(outputs).collect();
+        vec![ExpectedRun { routine: "file".to_owned(), given, bindings: Vec::new(), expected, random: None }]
+    });
+    check("aot-driver-of-file", &libraries, &runs);
+}
+
+/// Builds a program of libraries in a folder of this name, and compares its runs under QEMU.
+fn check(name: &str, libraries: &[Library], runs: &[Vec<ExpectedRun>]) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).expect("a writable folder");
     libraries.iter().for_each(|library| drop(library.write(&folder).expect("a writable folder")));
-    write_driver(&folder, &libraries.each_ref());
+    write_driver(&folder, libraries);
     let manifest = folder.join("Cargo.toml");
     let build = ["build", "--quiet", "--release", "--offline", "--manifest-path"].map(OsStr::new);
     in_system(&[], &[&build[..], &[manifest.as_os_str()]].concat(), &folder);
 
     let input = folder.join("input");
     let all =
-        libraries.iter().zip(&runs).flat_map(|(library, runs)| runs.iter().map(move |run| (library, run)));
+        libraries.iter().zip(runs).flat_map(|(library, runs)| runs.iter().map(move |run| (library, run)));
     let all: Vec<_> = all.collect();
     let bytes: Vec<u8> =
         all.iter().enumerate().flat_map(|(at, (library, run))| request(at, library, run)).collect();

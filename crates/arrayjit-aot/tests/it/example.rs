@@ -67,6 +67,15 @@ fn output_of(program: &Path, threads: &str, input: &[u8]) -> Result<(Vec<u8>, St
 /// The input of a model, with numbers that name no pattern, and the bytes of the output of a session.
 fn run_in_session(file: &Path) -> (HostArray, Vec<u8>) {
     let model = Model::load(file).expect("a model");
+    let (name, dims) = input(&model);
+    let x = numbers(&dims);
+    let session = model.session(&Backend::open("inline").expect("a backend")).expect("a session");
+    let outputs = session.run(&[(&name, &x)]).expect("a run");
+    (x, outputs[0].bytes().to_vec())
+}
+
+/// The name and the dimensions of the only input of a model.
+pub(crate) fn input(model: &Model) -> (String, Vec<usize>) {
     let [input] = &*model.inputs() else { panic!("one input") };
     assert_eq!(input.dtype, Some(DType::F32), "the example has floats");
     let size = |(at, dim): (usize, &Dim)| match dim {
@@ -74,11 +83,14 @@ fn run_in_session(file: &Path) -> (HostArray, Vec<u8>) {
         // The classifier of PP-OCR leaves the shape open, and reads 48 by 192 pixels.
         _ => [1, 3, 48, 192][at],
     };
-    let dims: Vec<usize> = input.dims.iter().flatten().enumerate().map(size).collect();
-    let x = numbers(&dims);
-    let session = model.session(&Backend::open("inline").expect("a backend")).expect("a session");
-    let outputs = session.run(&[(&input.name, &x)]).expect("a run");
-    (x, outputs[0].bytes().to_vec())
+    (input.name.clone(), input.dims.iter().flatten().enumerate().map(size).collect())
+}
+
+/// The model of a file, and the sizes of its open dimensions as options of the command.
+pub(crate) fn model_of_file() -> (PathBuf, Vec<String>) {
+    let file = std::env::var_os("AOT_MODEL").expect("the variable `AOT_MODEL` names a file");
+    let sizes = std::env::var("AOT_SIZES").unwrap_or_default();
+    (file.into(), sizes.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Compares the program of a model with a session, and checks its size and what it depends on.
@@ -129,10 +141,9 @@ fn the_example_has_the_bits_of_a_session() {
 #[test]
 #[ignore = "needs the file of the variable `AOT_MODEL`"]
 fn the_example_runs_the_model_of_a_file() {
-    let file = std::env::var_os("AOT_MODEL").expect("the variable `AOT_MODEL` names a file");
-    let sizes = std::env::var("AOT_SIZES").unwrap_or_default();
-    let sizes: Vec<&str> = sizes.split_whitespace().flat_map(|size| ["--size", size]).collect();
-    check(file.as_ref(), &sizes, "aot-example-of-file");
+    let (file, sizes) = model_of_file();
+    let sizes: Vec<&str> = sizes.iter().flat_map(|size| ["--size", size]).collect();
+    check(&file, &sizes, "aot-example-of-file");
 }
 
 #[test]
