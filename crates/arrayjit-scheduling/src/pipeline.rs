@@ -24,6 +24,7 @@ use crate::cpu::contract_arrays::contract_arrays;
 use crate::cpu::fold_storage::{fold_lifetimes, fold_storage};
 use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::fuse_loops::{fuse_loops, fuse_strips};
+use crate::cpu::nest_reductions::nest_reductions;
 use crate::cpu::pad_nodes::pad_nodes;
 use crate::cpu::pad_operands::pad_operands;
 use crate::cpu::parallelize::parallelize;
@@ -68,6 +69,7 @@ pub const PASS_NAMES: &[&str] = &[
     "block_rows",
     "unroll_short_rows",
     "forward_stores",
+    "nest_reductions",
     "pad_nodes",
     "pad_operands",
     "vectorize",
@@ -172,6 +174,8 @@ fn cpu_pipeline(
     in_regions!(runner, unroll_short_rows, caps, options);
     // No block reads back an element that it stored before.
     in_regions!(runner, forward_stores);
+    // A reduction whose results another one reads once is inside of it.
+    in_regions!(runner, nest_reductions);
     // Reads outside of local nodes read stored elements, where that pays.
     in_regions!(runner, pad_nodes);
     // Operands of convolutions have no bounds, where a padded copy pays.

@@ -5,7 +5,7 @@
 //! others, or eight if a reduction runs inside it, so that each step of the reduction reads more than one
 //! cache line. The remainder is one shorter strip. Bodies with elements of types without vectors stay scalar.
 
-use lowered_ir::ir::{Block, LoopKind, LoweredRoutine, Stmt};
+use lowered_ir::ir::{Block, LoopKind, LoweredRoutine, Stmt, walk};
 
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
@@ -81,15 +81,38 @@ fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names)
     if let Some(tiled) = tile_transpose(nest, lane.clone(), lanes, caps, names, vectorize_block) {
         return tiled;
     }
+    let extent = lane.extent().unwrap_or(0);
+    let others: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane).cloned().collect();
+    if has_nested_reduction(&nest.body) && extent <= lanes / VECTORS as i64 * caps.vector_registers as i64 / 2
+    {
+        // The innermost accumulators of all lanes fit into registers, and each step reads a row once.
+        let strip = Strip { lanes: extent, kind: LoopKind::Vector };
+        let strips = unroll_and_jam::strips(lane.var, extent, &nest.body, strip, names);
+        return nest::wrap(&others, strips);
+    }
     if let Some(streamed) = stream_reduction(nest, &lane, lanes, caps, names) {
         return streamed;
     }
-    let others: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane).cloned().collect();
-    let extent = lane.extent().unwrap_or(0);
     let wider = reduces(&nest.body) && extent >= 2 * lanes * caps.threads.max(1) as i64;
     let strip = Strip { lanes: if wider { 2 * lanes } else { lanes }, kind: LoopKind::Vector };
     let strips = unroll_and_jam::strips(lane.var, extent, &nest.body, strip, names);
     nest::wrap(&others, strips)
+}
+
+/// Whether a body has a reduction inside of another one, and each of its innermost loops has one accumulator.
+fn has_nested_reduction(body: &[Stmt]) -> bool {
+    let is_loop = |stmt: &Stmt| matches!(stmt, Stmt::For { .. });
+    let mut nested = false;
+    let single = walk::stmts(body).all(|stmt| match stmt {
+        Stmt::For { body, .. } if body.iter().any(is_loop) => {
+            let accumulates = matches!(body.last(), Some(Stmt::SetLocal { index, .. }) if index.is_empty());
+            nested |= accumulates && !dependence::declared(body).is_empty();
+            true
+        }
+        Stmt::For { body, .. } => matches!(body.as_slice(), [Stmt::SetLocal { .. }]),
+        _ => true,
+    });
+    nested && single
 }
 
 /// Whether a body is one accumulator and the loops that fill it. Twice as many lanes then still fit into
