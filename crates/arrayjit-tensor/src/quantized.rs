@@ -27,12 +27,24 @@ use crate::{
     tensor::Tensor,
 };
 
+/// The statements of a product of one row. Each decoded weight serves only this row, so the scale multiplies
+/// the sum of a block instead of each weight, and the offset multiplies the sum of the block's inputs.
+fn row_product(reads: &WeightReads, x: &str, y: &str, at: impl Fn(&[&str]) -> Vec<String>) -> String {
+    let WeightReads { integer, block, scale, offset, all_ranges, .. } = reads;
+    let sum = access("block_sum", at(&[&["panel"], block.as_slice(), &["lane"]].concat()));
+    let sums = format!("{sum} :+= f32({x}) * {integer}{all_ranges}");
+    let Some(offset) = offset else { return format!("{sums}\n{y} :+= {sum} * ({scale})") };
+    let x_sum = access("x_sum", at(block));
+    let scaled = format!("{y} :+= fma({sum}, {scale}, {x_sum} * ({offset}))");
+    format!("{x_sum} :+= f32({x}){all_ranges}\n{sums}\n{scaled}")
+}
+
 impl Tensor {
     /// This tensor times the transpose of quantized weights: `[…, inputs]` to `[…, outputs]`, in f32. The
     /// weights are given by their arrays, in the order and of the shapes that the format says: constants, or
     /// parameters with the values of [`QuantizedArrays`].
     ///
-    /// A product of one row with weights without offsets adds up each block before it multiplies by the
+    /// A product of one row with weights of a [`BlockFormat`] adds up each block before it multiplies by the
     /// scale, so its last bits differ from those of the same row among others.
     ///
     /// ```
@@ -75,13 +87,8 @@ impl Tensor {
         let x_at = access("x", at(&[&reads.input]));
         let y = self.graph().result(call, &operands, |y| {
             let y = access(y, at(&["panel", "lane"]));
-            let is_row = self.num_elements() == inputs;
-            if is_row && format.scales_blocks() {
-                // A decoded panel serves one row only, so the scale multiplies the sum of a block instead of
-                // each weight.
-                let sum = access("block_sum", at(&["panel", "block", "lane"]));
-                let WeightReads { integer, scale, ranges, .. } = &reads;
-                return format!("{sum} :+= f32({x_at}) * {integer}{ranges}\n{y} :+= {sum} * {scale}");
+            if self.num_elements() == inputs && format.sums_blocks() {
+                return row_product(&reads, &x_at, &y, at);
             }
             format!("{y} :+= f32({x_at}) * ({}){}", reads.weight(), reads.ranges)
         })?;

@@ -125,7 +125,10 @@ impl QuantizedArrays {
         }
         let mask = format.mask();
         let integers: Vec<u8> = match format.per_byte() {
-            1 => row.integers.clone(),
+            1 => {
+                let zero = format.subtracted().unwrap_or(0);
+                row.integers.iter().map(|integer| integer.wrapping_sub(zero)).collect()
+            }
             _ => {
                 let pairs = row.integers.chunks(2);
                 pairs.map(|pair| pair[0] & mask | (pair.get(1).unwrap_or(&0) & mask) << 4).collect()

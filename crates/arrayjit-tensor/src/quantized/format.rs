@@ -25,7 +25,8 @@ pub struct QuantizedFormat {
 pub(super) struct BlockScales {
     /// The type of the stored floats.
     pub(super) float: DType,
-    /// The integer that stands for 0; offsets are stored if there is none.
+    /// The integer that stands for 0; offsets are stored if there is none. Integers of 8 bits are stored with
+    /// it subtracted, as signed bytes.
     pub(super) zero: Option<u8>,
     /// The number of blocks that share a float, each with a factor of 8 bits; 1 if each has its own float.
     pub(super) shared_by: usize,
@@ -128,9 +129,14 @@ impl QuantizedFormat {
         u8::MAX >> (8 - self.bits)
     }
 
-    /// Whether a weight is an integer times the scale of its block.
-    pub(super) fn scales_blocks(self) -> bool {
-        self.scales.zero.is_some() && self.scales.shared_by == 1
+    /// Whether products of one row add up the integers of a block before they multiply by its scale.
+    pub(super) fn sums_blocks(self) -> bool {
+        self.scales.float != DType::F32
+    }
+
+    /// The zero of integers that are stored without it, which are signed.
+    pub(super) fn subtracted(self) -> Option<u8> {
+        self.scales.zero.filter(|_| self.bits == 8)
     }
 
     /// The arrays in the order in which operations take them. The last axis has one element for each of 64
@@ -143,7 +149,8 @@ impl QuantizedFormat {
             let shape = [self.panels()].iter().chain(columns).chain(&[PANEL]).copied().collect();
             QuantizedArray { name, dtype, shape }
         };
-        let mut arrays = vec![table("integers", DType::U8, &[self.blocks(), self.block / self.per_byte()])];
+        let integers = if self.subtracted().is_some() { DType::I8 } else { DType::U8 };
+        let mut arrays = vec![table("integers", integers, &[self.blocks(), self.block / self.per_byte()])];
         arrays.push(table("scales", of_blocks, &[self.blocks()]));
         arrays.extend(has_offsets.then(|| table("offsets", of_blocks, &[self.blocks()])));
         if shared_by > 1 {
@@ -158,9 +165,12 @@ impl QuantizedFormat {
     /// stands behind the name of each array.
     pub(super) fn reads(self, suffix: &str, panel: &str, lane: &str) -> WeightReads {
         let BlockScales { zero, shared_by, .. } = self.scales;
-        let (block, mut ranges) = match shared_by {
-            1 => ("block".to_owned(), vec![]),
-            _ => (format!("{shared_by}*group + part"), vec![format!("part < {shared_by}")]),
+        let (block, block_at, mut ranges) = match shared_by {
+            1 => ("block".to_owned(), vec!["block"], vec![]),
+            _ => {
+                let block = format!("{shared_by}*group + part");
+                (block, vec!["group", "part"], vec![format!("part < {shared_by}")])
+            }
         };
         let at = |name: &str, columns: &[&str]| {
             access(&format!("{name}{suffix}"), [panel].iter().chain(columns).chain(&[lane]))
@@ -177,18 +187,23 @@ impl QuantizedFormat {
             }
             _ => (byte, "byte"),
         };
+        let groups = format!("{} < {}", block_at[0], self.blocks() / shared_by);
+        let bytes = format!("byte < {}", self.block / self.per_byte());
+        let all_ranges = [groups, bytes].iter().chain(&ranges).cloned().collect::<Vec<_>>().join(", ");
         WeightReads {
             input: match shared_by {
                 1 => format!("{}*block + {in_block}", self.block),
                 _ => format!("{}*group + {}*part + {in_block}", self.block * shared_by, self.block),
             },
-            integer: match zero {
+            integer: match zero.filter(|_| self.subtracted().is_none()) {
                 Some(zero) => format!("f32({integer} - {zero})"),
                 None => format!("f32({integer})"),
             },
+            block: block_at,
             scale: factor("scales", "shared_scales"),
             offset: zero.is_none().then(|| factor("offsets", "shared_offsets")),
             ranges: if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) },
+            all_ranges: format!(" where {all_ranges}"),
         }
     }
 }
@@ -199,10 +214,14 @@ pub(super) struct WeightReads {
     pub(super) input: String,
     /// The integer minus the one that stands for 0.
     pub(super) integer: String,
+    /// The indices of a block.
+    pub(super) block: Vec<&'static str>,
     pub(super) scale: String,
     pub(super) offset: Option<String>,
     /// The ranges of indices that no array determines, as the end of the statement.
     pub(super) ranges: String,
+    /// The ranges of the indices of blocks and in blocks, as the end of a statement without arrays.
+    pub(super) all_ranges: String,
 }
 
 impl WeightReads {

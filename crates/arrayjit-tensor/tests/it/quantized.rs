@@ -197,6 +197,29 @@ fn backends_have_the_bits_of_the_interpreter() {
 }
 
 #[test]
+fn products_of_one_row_are_sums_of_blocks() {
+    let (outputs, inputs) = (72, 512);
+    for (format, size, halves, weights_of) in FORMATS {
+        let count = outputs * inputs / weights_of(&vec![0; *size]).len();
+        let bytes = blocks(count, *size, halves);
+        let weights = QuantizedArrays::from_blocks(*format, [outputs, inputs], &bytes).unwrap();
+        let decoded: Vec<f32> = bytes.chunks_exact(*size).flat_map(weights_of).collect();
+        let x = matrix([1, inputs], |_, k| ((k * 7) % 29) as f32 / 8.0 - 1.5);
+        let found = product("inline", &weights, &x).unwrap();
+        for (row, found) in decoded.chunks_exact(inputs).zip(found.values()) {
+            let terms = || row.iter().zip(x.values()).map(|(&w, x)| f64::from(w) * x);
+            let (exact, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
+            // A term with an offset is the sum of two that may be larger.
+            assert!((found - exact).abs() <= 4e-6 * size, "{format:?}: {found}, {exact} of {size}");
+        }
+        for backend in ["interpreter", "multicore"] {
+            let other = product(backend, &weights, &x).unwrap();
+            assert!(other.bytes() == found.bytes(), "{backend}, {format:?}");
+        }
+    }
+}
+
+#[test]
 fn sizes_that_do_not_fit_are_errors() {
     let message = |error: TensorError| error.to_string();
     let new = |block, bits| message(QuantizedFormat::new([8, 64], block, bits).unwrap_err());
