@@ -1,6 +1,7 @@
-//! Prints the tokens per second of 1, 2, 4, 8 … sequences that run together: `throughput [PATH [MOST]]`. PATH
-//! is a folder of the hub or a GGUF file; without it, random weights are used, in f32: 4 layers as in
-//! SmolLM-135M with 8,192 tokens. MOST is the greatest number of sequences, 8 by default.
+//! Prints the time of a step and the tokens per second of 1, 2, 4, 8 … sequences that run together:
+//! `throughput [PATH [MOST [TOKENS]]]`. PATH is a folder of the hub or a GGUF file; without it, random
+//! weights are used, in f32: 4 layers as in SmolLM-135M with 8,192 tokens. MOST is the greatest number of
+//! sequences, 8 by default, and TOKENS the length of a sequence behind its prompt, 64 by default.
 #![allow(clippy::print_stdout, reason = "the program prints its result")]
 
 use std::{
@@ -33,6 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     let most: usize = arguments.next().map_or(Ok(8), |most| most.parse())?;
+    let tokens: usize = arguments.next().map_or(Ok(64), |tokens| tokens.parse())?;
     let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
     let start = Instant::now();
     let mut batch = ContinuousBatch::load(&path, most, &options)?;
@@ -40,30 +42,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     for sequences in
         std::iter::successors(Some(1), |count| Some(2 * count)).take_while(|&count| count <= most)
     {
-        let (tokens, seconds) = run(&mut batch, sequences)?;
-        println!("{sequences} sequences: {:.1} tokens/s", tokens as f64 / seconds);
+        let seconds = step_time(&mut batch, sequences, tokens)?;
+        let rate = sequences as f64 / seconds;
+        println!("{sequences} sequences: {:.2} ms a step, {rate:.1} tokens/s", 1e3 * seconds);
     }
     Ok(())
 }
 
-/// The tokens of sequences whose prompts are read, and the time in seconds that they take.
-fn run(batch: &mut ContinuousBatch, sequences: usize) -> Result<(usize, f64), Box<dyn Error>> {
-    let options = GenerateOptions { max_tokens: 64, ..GenerateOptions::default() };
+/// The median time in seconds of a step that computes a token of each sequence, whose prompts are read.
+fn step_time(batch: &mut ContinuousBatch, sequences: usize, tokens: usize) -> Result<f64, Box<dyn Error>> {
+    let options = GenerateOptions { max_tokens: tokens, ..GenerateOptions::default() };
     for sequence in 0..sequences {
         let prompt = (0..100).map(|at| (at * 7 + sequence as u32) % 256).collect();
         batch.submit_tokens(prompt, &options)?;
     }
-    let mut begun = 0;
-    while begun < sequences {
-        let events = batch.step()?;
-        begun += events.iter().filter(|event| matches!(event, BatchEvent::Token { .. })).count();
-    }
-    let (start, mut tokens) = (Instant::now(), 0);
+    let mut times = Vec::new();
     while !batch.is_idle() {
+        let start = Instant::now();
         let events = batch.step()?;
-        tokens += events.iter().filter(|event| matches!(event, BatchEvent::Token { .. })).count();
+        let found = events.iter().filter(|event| matches!(event, BatchEvent::Token { .. })).count();
+        // Other steps read prompts, or have fewer sequences.
+        if found == sequences {
+            times.push(start.elapsed().as_secs_f64());
+        }
     }
-    Ok((tokens, start.elapsed().as_secs_f64()))
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().ok_or_else(|| "no step had a token of each sequence".into())
 }
 
 /// Writes a folder with random weights in f32, and a tokenizer of which only numbers of tokens are used.
