@@ -152,6 +152,11 @@ impl BackwardPass<'_> {
     }
 }
 
+/// The bytes of the elements of a node.
+pub(crate) fn bytes_of(node: &TensorNode) -> Result<u64> {
+    Ok(node.num_elems()? as u64 * node.dtype().size_bytes() as u64)
+}
+
 /// Whether steps need the values that a node has before the first of them.
 pub(crate) fn reads_first(steps: &[ProgramStep], node: &TensorNode) -> bool {
     let reads = |accum: &Accum| accum.operands().any(|operand| operand.node() == Some(node));
@@ -199,6 +204,7 @@ impl Tape {
         let (symbol, extent) = scan.stored_by();
         let extent = usize::try_from(extent).unwrap_or(usize::MAX);
         let all: Vec<usize> = std::iter::once(extent).chain(dims.iter().copied()).collect();
+        *self.stored_bytes.entry(scan.symbol).or_default() += bytes_of(node)?;
         let name = plain_name(node);
         let steps = self.temporary(&format!("{name}_steps"), &all, node.dtype())?;
         let value = self.temporary(&format!("{name}_now"), &dims, node.dtype())?;

@@ -10,14 +10,16 @@
 
 use std::collections::BTreeMap;
 
-use assignments::indexing::{AxisIndex, identity_projections};
-use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep, ScanEnd};
+use assignments::indexing::{AxisIndex, StaticSymbol, identity_projections};
+use assignments::{
+    Accum, AccumOp, Assignments, FetchOp, Operand, Origin, ProgramStep, ScanEnd, Warning, WarningKind,
+};
 use lowered_ir::ir::{SymbolId, Var};
 use tnode::{MemoryMode, TensorNode};
 
 use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::backward::BackwardPass;
-use crate::backward_scan::reads_first;
+use crate::backward_scan::{bytes_of, reads_first};
 use crate::error::Result;
 use crate::forward_program::filled;
 use crate::name_supply::numbered;
@@ -50,16 +52,13 @@ impl BackwardPass<'_> {
         (end, partial): (Option<ScanEnd>, Vec<TensorNode>),
     ) -> Result<ProgramStep> {
         let again = self.tape.nodes_again(scan)?;
-        let steps = &self.tape.forward.steps()[scan.range.clone()];
-        let carries = |node: &&TensorNode| !node.mode().known_virtual() && reads_first(steps, node);
-        let carried: Vec<TensorNode> = again.keys().filter(carries).cloned().collect();
         let (mut stores, mut loads) = (Vec::new(), Vec::new());
         loads.extend(partial.iter().map(|steps| filled(steps, 0.0, Origin::unknown())));
         let end_again = scan.end.as_ref().map(|(end, _)| {
             let node = again.get(&end.node).unwrap_or(&end.node).clone();
             ScanEnd { node, ..end.clone() }
         });
-        for node in carried {
+        for node in self.tape.carried(scan) {
             let (stored, store, load) = self.tape.checkpoint(&node, &again[&node], segments)?;
             // Segments behind the end of the scan end at once, since the condition is 0 there.
             if scan.end.is_some() {
@@ -90,7 +89,61 @@ impl BackwardPass<'_> {
     }
 }
 
+/// The number of steps from one checkpoint to the next with which a scan of `steps` steps stores the fewest
+/// bytes, and these bytes. It stores `row` bytes for each step of a segment, and `carried` for each segment.
+fn best_checkpoints(steps: i64, row: u64, carried: u64) -> (i64, u64) {
+    let undivided = row.saturating_mul(steps.unsigned_abs());
+    let bytes = |every: i64| {
+        let [every, count] = [every, steps / every].map(i64::unsigned_abs);
+        row.saturating_mul(every).saturating_add(carried.saturating_mul(count))
+    };
+    let up_to_root = (1..).take_while(|low| low * low <= steps).filter(|low| steps % low == 0);
+    let divisors = up_to_root.flat_map(|low| [low, steps / low]).filter(|&every| every < steps);
+    let divided = divisors.map(|every| (every, bytes(every)));
+    divided
+        .chain([(steps, undivided)])
+        .min_by_key(|&(every, bytes)| (bytes, -every))
+        .unwrap_or((steps, undivided))
+}
+
 impl Tape {
+    /// Adds the checkpoints that store the fewest bytes to each scan that has none and stores more than
+    /// `limit` bytes, and a warning where these are still more. Returns whether there are such scans.
+    pub(crate) fn add_checkpoints(&self, limit: u64, program: &mut Assignments) -> Result<bool> {
+        let known = program.checkpoints.len();
+        for scan in self.forward.scans() {
+            let row = self.stored_bytes.get(&scan.symbol).copied().unwrap_or(0);
+            let is_within = row.saturating_mul(scan.extent.unsigned_abs()) <= limit;
+            if is_within || scan.segments.is_some() {
+                continue;
+            }
+            let carried = self.carried(scan).iter().map(bytes_of).sum::<Result<u64>>()?;
+            let steps = &self.forward.steps()[scan.range.clone()];
+            let (every, bytes) = match scan.is_divisible(steps) {
+                true => best_checkpoints(scan.extent, row, carried),
+                false => (scan.extent, row.saturating_mul(scan.extent.unsigned_abs())),
+            };
+            if bytes > limit {
+                let letter = program.symbols.get(scan.symbol.index()).and_then(StaticSymbol::letter);
+                let letter = letter.unwrap_or_default().to_owned();
+                let kind = WarningKind::ScanGradientBytes { letter, steps: scan.extent, bytes, limit };
+                let span = steps.first().and_then(|step| step.origin().target());
+                program.warnings.push(Warning::new(kind, span));
+            }
+            if every < scan.extent {
+                program.checkpoints.insert(scan.symbol, every);
+            }
+        }
+        Ok(program.checkpoints.len() > known)
+    }
+
+    /// The nodes that carry values from one step of a scan to the next, and that later steps overwrite.
+    fn carried(&self, scan: &ScanRange) -> Vec<TensorNode> {
+        let steps = &self.forward.steps()[scan.range.clone()];
+        let carries = |node: &&TensorNode| !node.mode().known_virtual() && reads_first(steps, node);
+        scan.written.iter().filter(|node| !scan.keeps(node)).filter(carries).cloned().collect()
+    }
+
     /// A new node for each node that a scan computes again.
     fn nodes_again(&mut self, scan: &ScanRange) -> Result<BTreeMap<TensorNode, TensorNode>> {
         let mut again = BTreeMap::new();

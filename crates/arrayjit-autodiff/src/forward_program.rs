@@ -421,6 +421,11 @@ impl ForwardProgram {
         self.inserted.entry(scan.range.start).or_default().push(step);
     }
 
+    /// The scans of the program, the first one first.
+    pub(crate) fn scans(&self) -> &[Arc<ScanRange>] {
+        &self.scans
+    }
+
     /// Inserts a step before the step at a position of a scan, or behind its last one.
     pub(crate) fn insert_in_scan(&mut self, scan: &ScanRange, at: usize, step: ProgramStep) {
         self.inserted_in_scans.entry((scan.range.start, at)).or_default().push(step);

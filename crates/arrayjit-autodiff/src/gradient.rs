@@ -13,7 +13,7 @@ use crate::name_supply::NameSupply;
 use crate::recompute::Recomputation;
 use crate::relevant::RelevantSteps;
 use crate::scans::{FlatProgram, has_backward_scan};
-use crate::statement::gradient_node;
+use crate::statement::{Tape, gradient_node};
 
 /// A program followed by its backward pass.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ struct Request<'a> {
     seed: Option<&'a TensorNode>,
     /// Each parameter with the node for its gradient.
     parameters: &'a [(TensorNode, TensorNode)],
+    /// The most bytes in which the gradient stores values of the steps of one scan, if there is a limit.
+    scan_bytes: Option<u64>,
     /// The statement that requests the gradient: operand 0 is the loss, and operand `1 + k` the parameter at
     /// position `k`.
     origin: &'a Origin,
@@ -105,7 +107,8 @@ fn gradient_from(
         before.start = RelevantSteps::default().first(&steps, loss, &pairs);
         before.steps.drain(..before.start);
     }
-    let request = Request { loss, seed, parameters: &pairs, origin: Origin::unknown() };
+    let scan_bytes = program.scan_gradient_bytes;
+    let request = Request { loss, seed, parameters: &pairs, scan_bytes, origin: Origin::unknown() };
     let (steps, reached) = backward(&mut program, before, &request, &mut names)?;
     program.steps.extend(steps);
     let gradient_of = |parameter: &&TensorNode| {
@@ -154,7 +157,9 @@ pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
     let mut relevant = is_divisible(program).then(RelevantSteps::default);
     while let Some((before, step)) = first_gradient(program, relevant.as_mut())? {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
-        let request = Request { loss, seed: None, parameters, origin };
+        // Further gradients would go through copies of the steps of a divided scan.
+        let scan_bytes = program.scan_gradient_bytes.filter(|_| is_last_gradient(program));
+        let request = Request { loss, seed: None, parameters, scan_bytes, origin };
         let all = || names_of(&FlatProgram::new(&program.steps, &program.symbols).steps, &[]);
         let names = names.get_or_insert_with(all);
         let (steps, _) = backward(program, before, &request, names)?;
@@ -219,6 +224,11 @@ fn first_gradient(
     Ok(Some((flat, gradient)))
 }
 
+fn is_last_gradient(program: &Assignments) -> bool {
+    let is_gradient = |step: &&ProgramStep| matches!(step, ProgramStep::Gradient { .. });
+    assignments::all_steps(&program.steps).filter(is_gradient).count() == 1
+}
+
 /// Whether steps on which a gradient does not depend can be left out.
 fn is_divisible(program: &Assignments) -> bool {
     !program.has_scans() && program.recomputed.is_empty()
@@ -260,20 +270,21 @@ fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<Prog
 /// program's nodes, and of new ones after the call. The set has the parameters that the loss depends on.
 fn backward(
     program: &mut Assignments,
-    mut before: FlatProgram,
+    before: FlatProgram,
     request: &Request<'_>,
     names: &mut NameSupply,
 ) -> Result<(Vec<ProgramStep>, BTreeSet<TensorNode>)> {
-    before.divide(program);
-    let &Request { loss, seed, parameters, origin } = request;
-    let forward = ForwardProgram::new(before, loss, parameters, std::mem::take(names))?;
-    check(&forward, request)?;
-    let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
-    let requests = program.recomputed.clone();
-    pass.tape.recomputation = Recomputation::of(requests, &program.kept, &pass.tape.forward);
-    pass.start(loss, seed, origin)?;
-    pass.run()?;
-    let (mut steps, reached, forward) = (pass.tape.backward, pass.reached, pass.tape.forward);
+    let &Request { loss, parameters, origin, .. } = request;
+    let limit = request.scan_bytes.filter(|_| !before.scans.is_empty());
+    let undivided = limit.map(|limit| (limit, before.clone(), names.clone(), program.symbols.clone()));
+    let (mut tape, mut reached) = backward_pass(program, before, request, std::mem::take(names))?;
+    if let Some((limit, before, names, symbols)) = undivided
+        && tape.add_checkpoints(limit, program)?
+    {
+        program.symbols = symbols;
+        (tape, reached) = backward_pass(program, before, request, names)?;
+    }
+    let (mut steps, forward) = (tape.backward, tape.forward);
     let mut warned = BTreeSet::new();
     for (position, (parameter, gradient)) in parameters.iter().enumerate() {
         if !reached.contains(parameter) && warned.insert(parameter) {
@@ -285,6 +296,25 @@ fn backward(
     program.checkpoints.retain(|symbol, _| !forward.divides(*symbol));
     (program.steps, *names) = forward.with_copies(std::mem::take(&mut program.steps));
     Ok((steps, reached))
+}
+
+/// The backward pass of the steps `before`, and the parameters that the loss depends on.
+fn backward_pass(
+    program: &mut Assignments,
+    mut before: FlatProgram,
+    request: &Request<'_>,
+    names: NameSupply,
+) -> Result<(Tape, BTreeSet<TensorNode>)> {
+    before.divide(program);
+    let &Request { loss, seed, parameters, origin, .. } = request;
+    let forward = ForwardProgram::new(before, loss, parameters, names)?;
+    check(&forward, request)?;
+    let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
+    let requests = program.recomputed.clone();
+    pass.tape.recomputation = Recomputation::of(requests, &program.kept, &pass.tape.forward);
+    pass.start(loss, seed, origin)?;
+    pass.run()?;
+    Ok((pass.tape, pass.reached))
 }
 
 /// Checks that the request fits the program.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tnode::TensorNode;
 
 /// The names of the nodes of a program, which new nodes avoid.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct NameSupply {
     used: HashSet<String>,
     /// The least number that may be unused, for each series of names by its first name.

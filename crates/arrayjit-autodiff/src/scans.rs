@@ -18,7 +18,7 @@ use tnode::TensorNode;
 use crate::forward_program::{filled, reads, targets};
 
 /// The steps of a program that are no blocks and no scans, in order, and the scans around them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct FlatProgram {
     /// The number of steps that are left out before the first one.
     pub(crate) start: usize,
@@ -59,9 +59,9 @@ impl FlatProgram {
         for scan in &mut self.scans {
             let every = program.checkpoints.get(&scan.symbol).copied();
             let steps = &self.steps[scan.range.clone()];
-            let every = every.filter(|_| steps.iter().all(|step| is_affine_in(step, scan.symbol)));
-            if let (Some(every), Some(scan)) = (every, Arc::get_mut(scan)) {
-                scan.segments = Some(Segments::new(scan, every, program));
+            if let Some(every) = every.filter(|_| scan.is_divisible(steps)) {
+                let segments = Segments::new(scan, every, program);
+                Arc::make_mut(scan).segments = Some(segments);
             }
         }
     }
@@ -74,6 +74,7 @@ impl FlatProgram {
 }
 
 /// A scan whose steps have positions among those of the program.
+#[derive(Clone)]
 pub(crate) struct ScanRange {
     /// The letter.
     pub(crate) symbol: SymbolId,
@@ -108,6 +109,11 @@ impl ScanRange {
     /// Whether the values that steps read in a node are still there after the scan.
     pub(crate) fn keeps(&self, node: &TensorNode) -> bool {
         self.stable.contains(node)
+    }
+
+    /// Whether the steps of this scan can be divided into segments.
+    pub(crate) fn is_divisible(&self, steps: &[ProgramStep]) -> bool {
+        steps.iter().all(|step| is_affine_in(step, self.symbol))
     }
 
     /// The letter of the loop that stores values and of the one that reads them, and their extent.

@@ -7,7 +7,7 @@ use assignments::indexing::AxisIndex;
 use assignments::{
     Accum, AccumOp, Operand, Origin, ProgramStep, Rhs, binary_dtype, ternary_dtype, unary_dtype,
 };
-use lowered_ir::ir::{Affine, BinaryOp, LoopId, UnaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, LoopId, SymbolId, UnaryOp};
 use tnode::{DType, RunSizes, Scalar, TensorNode};
 
 use crate::Formula;
@@ -26,12 +26,15 @@ pub(crate) struct Tape {
     pub(crate) recomputation: Recomputation,
     /// The scan whose derivative the backward pass makes.
     pub(crate) scan: Option<OpenScan>,
+    /// The bytes that each scan stores for every step, or every step of a segment.
+    pub(crate) stored_bytes: BTreeMap<SymbolId, u64>,
 }
 
 impl Tape {
     /// A backward pass without steps.
     pub(crate) fn new(forward: ForwardProgram) -> Tape {
-        Tape { forward, backward: Vec::new(), recomputation: Recomputation::default(), scan: None }
+        let (recomputation, stored_bytes) = Default::default();
+        Tape { forward, backward: Vec::new(), recomputation, scan: None, stored_bytes }
     }
 
     /// A new node for values that only the backward pass uses.

@@ -168,6 +168,28 @@ impl Graph {
         self.state().parts.is_off = !checks;
     }
 
+    /// The most bytes in which [`Graph::gradients`] stores values of the steps of one loop, be it one of
+    /// [`Graph::scan`] or of a recurrent layer; 0 for no limit, which is the default. A loop that needs more
+    /// gets the checkpoints that need least, as with [`Scan::checkpoint`](crate::Scan::checkpoint). The graph
+    /// of a [`Session`](crate::Session) starts with the setting `scan_gradient_bytes` of its backend.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph};
+    ///
+    /// let graph = Graph::new();
+    /// graph.limit_scan_gradients(1 << 20);
+    /// let x = graph.input("x", [400, 64, 64], DType::F32)?;
+    /// let start = graph.zeros(&[64, 64], DType::F32)?;
+    /// let ([last], []) =
+    ///     graph.scan(400).run([&start], |step, [h]| Ok(([(h + step.slice(&x, 0)?)?.tanh()?], [])))?;
+    /// let gradients = graph.gradients(&last.sum(..)?, &[&x])?; // 20 checkpoints, 20 steps apart
+    /// assert_eq!(gradients[0].shape(), [400, 64, 64]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    pub fn limit_scan_gradients(&self, bytes: u64) {
+        self.state().program.scan_gradient_bytes = Some(bytes).filter(|&bytes| bytes > 0);
+    }
+
     /// Adds assignment text, which computes anything that the language can say. The text mentions the given
     /// tensors, parameters and numbers by the names next to them. Integers are sizes, which ranges, indices
     /// and values may have. Returns the node that the text writes last.

@@ -308,7 +308,10 @@ impl Backend {
         }
         // Gradients become accumulations.
         if assignments.has_gradients() {
-            autodiff::expand(assignments.to_mut())?;
+            let assignments = assignments.to_mut();
+            let limit = Some(self.settings().scan_gradient_bytes).filter(|&bytes| bytes > 0);
+            assignments.scan_gradient_bytes = assignments.scan_gradient_bytes.or(limit);
+            autodiff::expand(assignments)?;
             laps.end("differentiate");
         }
         let assignments = &*assignments;

@@ -36,6 +36,9 @@ pub struct Assignments {
     /// computes the steps between checkpoints again instead of storing their values. It divides the number of
     /// steps.
     pub checkpoints: BTreeMap<SymbolId, i64>,
+    /// The most bytes in which the last gradient stores values of the steps of one scan, if there is a limit.
+    /// A scan that needs more gets the checkpoints that store the fewest.
+    pub scan_gradient_bytes: Option<u64>,
     /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,
     /// The program that gives declared nodes their initial values, and keeps these nodes; none if the text
@@ -412,6 +415,8 @@ impl Assignments {
         self.recomputed.extend(next.recomputed);
         let checkpoints = next.checkpoints.into_iter();
         self.checkpoints.extend(checkpoints.map(|(id, every)| (renumbered[id.index()], every)));
+        let limits = [self.scan_gradient_bytes, next.scan_gradient_bytes];
+        self.scan_gradient_bytes = limits.into_iter().flatten().min();
         self.initial = match (self.initial, next.initial) {
             (Some(first), Some(second)) => Some(Arc::new((*first).clone().then((*second).clone()))),
             (first, second) => first.or(second),

@@ -29,6 +29,8 @@ pub enum WarningKind {
     UnusedInput { name: String },
     /// A gradient is zero because the loss does not depend on the parameter.
     NoGradient { parameter: String, loss: String },
+    /// No checkpoints make the gradient of a scan store as little as it is allowed to.
+    ScanGradientBytes { letter: String, steps: i64, bytes: u64, limit: u64 },
     /// The routine does not use the values of a node without memory.
     UnusedValue { node: String, mode: MemoryMode },
 }
@@ -74,6 +76,11 @@ impl fmt::Display for WarningKind {
                 f,
                 "the gradient of node {loss} by {parameter} is zero: no statements with derivatives lead from \
                  {parameter} to {loss}"
+            ),
+            WarningKind::ScanGradientBytes { letter, steps, bytes, limit } => write!(
+                f,
+                "the gradient of the scan over {letter} stores at least {bytes} bytes of its {steps} steps, with the best \
+                 checkpoints; expected at most {limit} bytes (`scan_gradient_bytes`)"
             ),
             WarningKind::UnusedValue { node, mode } => write!(
                 f,

@@ -181,6 +181,7 @@ impl SessionCore {
             }
             Mode::Evaluation => Graph::new(),
         };
+        graph.limit_scan_gradients(self.weights.backend().settings().scan_gradient_bytes);
         let batch = Batch::new(graph.clone(), values);
         let loss = (self.build)(&batch)?;
         Ok(BuiltGraph { graph, loss, metrics: batch.finish()? })

@@ -17,6 +17,8 @@ enum Form {
     Repeated,
     Scan,
     Checkpoints(usize),
+    /// A scan whose gradient may store one byte, so that it gets checkpoints.
+    Limited,
 }
 
 /// A step of a network with two states, one of which is only passed on, and a value to collect.
@@ -41,6 +43,10 @@ fn network(form: Form, backwards: bool) -> Vec<Vec<f64>> {
         Form::Repeated => repeated(&weights, &x, [&start, &old], backwards),
         Form::Scan => scanned(&weights, &x, [&start, &old], (backwards, None)),
         Form::Checkpoints(every) => scanned(&weights, &x, [&start, &old], (backwards, Some(every))),
+        Form::Limited => {
+            graph.limit_scan_gradients(1);
+            scanned(&weights, &x, [&start, &old], (backwards, None))
+        }
     };
     let results = results.unwrap_or_else(|error| panic!("{error}"));
     let terms: Vec<Tensor> = results.iter().map(|y| y.square().unwrap().sum(..).unwrap()).collect();
@@ -54,7 +60,7 @@ fn network(form: Form, backwards: bool) -> Vec<Vec<f64>> {
         Form::Repeated => 0,
         Form::Scan => 2,
         // The forward pass, and the backward pass with the steps that it computes again, over segments.
-        Form::Checkpoints(_) => 5,
+        Form::Checkpoints(_) | Form::Limited => 5,
     };
     let scans = all_steps(&program.steps).filter(|step| matches!(step, ProgramStep::Scan { .. })).count();
     assert_eq!(scans, loops);
@@ -113,7 +119,8 @@ fn scanned(
 fn a_scan_has_the_bits_of_repeated_operations() {
     for backwards in [false, true] {
         let expected = network(Form::Repeated, backwards);
-        for form in [Form::Scan, Form::Checkpoints(1), Form::Checkpoints(4), Form::Checkpoints(STEPS)] {
+        let every = [1, 4, STEPS].map(Form::Checkpoints);
+        for form in [Form::Scan, Form::Limited].into_iter().chain(every) {
             let found = network(form, backwards);
             for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
                 assert_eq!(expected, found, "result {at}, backwards {backwards}");

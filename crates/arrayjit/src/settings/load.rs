@@ -165,6 +165,7 @@ fn read(config: &Config) -> Result<Settings, ConfigError> {
         vector: config.get("vector")?,
         half_constant_cutoff: config.get("half_constant_cutoff")?,
         fallback: config.get("fallback")?,
+        scan_gradient_bytes: config.get("scan_gradient_bytes")?,
         tuning: config.clone().try_deserialize()?,
         streams: config.get("streams")?,
         reject_unwritten_reads: config.get("reject_unwritten_reads")?,
@@ -305,6 +306,7 @@ mod tests {
             ("numerics", "strict"),
             ("vector", "128"),
             ("half-constant-cutoff", "0.5"),
+            ("scan-gradient-bytes", "6"),
             ("streams", "for_parallel_copying"),
             ("tune", "a.tune"),
             ("tune-search", "false"),
@@ -322,6 +324,7 @@ mod tests {
         assert_eq!((threads, num_devices, numerics), (&3, &2, &NumericClass::Strict));
         assert_eq!((settings.vector, settings.half_constant_cutoff), (VectorSetting::Bits128, 0.5));
         assert_eq!((&*tuning.file, tuning.search), ("a.tune", false));
+        assert_eq!(settings.scan_gradient_bytes, 6);
         assert_eq!(settings.streams, SuggestedStreams::ForParallelCopying);
         assert_eq!((gpu.tf32, &*gpu.cuda_device, debugging.level), (true, "4", 5));
         assert_eq!((&*debugging.logs, settings.code_cache_bytes), ("values", 7));

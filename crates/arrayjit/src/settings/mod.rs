@@ -49,6 +49,9 @@ pub struct Settings {
     /// Which backend runs kernels that the backend's code generator rejects: `auto`, a CPU backend by name,
     /// or `none`.
     pub fallback: FallbackSetting,
+    /// The most bytes in which the gradient of a program stores values of the steps of one scan, counted for
+    /// the bounds of sizes; 0 for no limit. A scan that needs more gets the checkpoints that need least.
+    pub scan_gradient_bytes: u64,
     /// The search for faster code with the same bits.
     #[serde(flatten)]
     pub tuning: TuneSettings,
@@ -162,6 +165,7 @@ impl Default for Settings {
             vector: VectorSetting::Auto,
             half_constant_cutoff: 16384.0,
             fallback: FallbackSetting::Auto,
+            scan_gradient_bytes: 0,
             tuning: TuneSettings::default(),
             streams: SuggestedStreams::MostParallelStreams,
             reject_unwritten_reads: false,

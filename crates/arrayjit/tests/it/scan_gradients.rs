@@ -2,7 +2,7 @@
 //! repetition, bit for bit but for the signs of zeros, and its code does not grow with the number of steps.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::Backend;
+use arrayjit::{Backend, Settings, WarningKind};
 use lowered_ir::ir::walk;
 use random_programs::{Choices, bytes_of_seed, effort::seeds};
 
@@ -250,8 +250,12 @@ fn check(what: &str, text: &str, nodes: &[&str]) {
     for (name, backend) in backends() {
         let repeated = values(&backend, &text.replace("LOOP", "repeat").replace("FILL ", ""), nodes);
         assert!(repeated.iter().all(|node| node.iter().any(|&bits| bits != 0)), "{what}: {repeated:?}");
-        for scan in [as_scan(text), with_checkpoints(&as_scan(text))] {
-            let scanned = values(&backend, &scan, nodes);
+        let mut settings = backend.settings().clone();
+        settings.scan_gradient_bytes = 1;
+        let limited = Backend::open_with(backend.name(), &settings).unwrap();
+        let forms = [(&backend, as_scan(text)), (&backend, with_checkpoints(&as_scan(text)))];
+        for (backend, scan) in forms.into_iter().chain([(&limited, as_scan(text))]) {
+            let scanned = values(backend, &scan, nodes);
             // A gradient of a gradient has the same contributions in another order.
             let class = if what.contains("of a gradient") { "Fast" } else { &name };
             let compared = compare(class, [&scanned, &repeated]);
@@ -306,15 +310,64 @@ fn the_code_of_a_gradient_does_not_grow_with_the_steps() {
 /// step, instead of 400 times.
 #[test]
 fn checkpoints_save_memory() {
-    let bytes = |checkpoints: &str| {
-        let text = as_scan(PROGRAMS[2].2).replace("0..9", &format!("0..400{checkpoints}"));
-        let text = text.replace("f32[9,12]", "f32[400,12]").replace("uniform(1) * 0.3", "uniform(1) * 0.1");
-        let backend = Backend::open("inline").unwrap();
-        let values = values(&backend, &text, &["loss", "v.grad"]);
-        (values, backend.device().memory().peak_bytes)
-    };
-    let (stored, all) = bytes("");
-    let (again, few) = bytes(" checkpoint every 20");
+    let (stored, all) = run_wave("", 0);
+    let (again, few) = run_wave(" checkpoint every 20", 0);
     compare("Fast", [&again, &stored]).unwrap();
     assert!(few * 5 < all, "{few} bytes with checkpoints, {all} without");
+}
+
+/// The wave of [`PROGRAMS`] over some steps.
+fn wave(steps: usize, checkpoints: &str) -> String {
+    let text = as_scan(PROGRAMS[2].2).replace("0..9", &format!("0..{steps}{checkpoints}"));
+    let text = text.replace("f32[9,12]", &format!("f32[{steps},12]"));
+    text.replace("uniform(1) * 0.3", "uniform(1) * 0.1")
+}
+
+/// The values of a wave over 400 steps, and the most bytes that its run had.
+fn run_wave(checkpoints: &str, limit: u64) -> (Vec<Vec<u64>>, usize) {
+    let backend = limited(limit);
+    let values = values(&backend, &wave(400, checkpoints), &["loss", "v.grad"]);
+    (values, backend.device().memory().peak_bytes)
+}
+
+fn limited(bytes: u64) -> Backend {
+    let mut settings = Settings::default();
+    settings.scan_gradient_bytes = bytes;
+    Backend::open_with("inline", &settings).unwrap()
+}
+
+/// A scan gets checkpoints where the values that its gradient stores exceed the limit, and the best ones.
+#[test]
+fn a_limit_chooses_checkpoints() {
+    let (stored, all) = run_wave("", 0);
+    assert_eq!(run_wave("", 100 << 20), (stored.clone(), all), "the limit is above what the scan needs");
+    let (again, few) = run_wave("", 60_000);
+    compare("Fast", [&again, &stored]).unwrap();
+    let fewest = ["10", "16", "20", "25"].map(|every| run_wave(&format!(" checkpoint every {every}"), 0).1);
+    assert!(few * 5 < all && fewest.iter().all(|&other| few <= other), "{few} of {all}, others {fewest:?}");
+}
+
+#[test]
+fn a_limit_that_no_checkpoints_reach_gives_a_warning() {
+    let warnings = |text: &str, limit: u64| {
+        let compiled = limited(limit).compile(text, [] as [&arrayjit::TensorNode; 0]).unwrap();
+        let is_limit =
+            |warning: &&arrayjit::Warning| matches!(warning.kind(), WarningKind::ScanGradientBytes { .. });
+        compiled
+            .warnings()
+            .iter()
+            .filter(is_limit)
+            .map(|warning| warning.kind().to_string())
+            .collect::<Vec<_>>()
+    };
+    let none = Vec::<String>::new();
+    assert_eq!(warnings(&wave(400, ""), 60_000), none);
+    assert_eq!(warnings(&wave(401, ""), 0), none, "there is no limit");
+    assert_eq!(
+        warnings(&wave(401, ""), 60_000),
+        [
+            "the gradient of the scan over t stores at least 404208 bytes of its 401 steps, with the best checkpoints; \
+          expected at most 60000 bytes (`scan_gradient_bytes`)"
+        ]
+    );
 }
