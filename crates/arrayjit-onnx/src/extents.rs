@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrayjit_tensor::low_level::{self, declared_sizes};
+use arrayjit_tensor::low_level;
 use tnode::{RunSize, RunSizes, SizeSum};
 
 use crate::error::{OnnxError, Result};
@@ -119,11 +119,6 @@ impl Extents {
             both.max_by_key(|extent| extent.size.is_some())
         };
         Ok(Extents(dims.iter().enumerate().map(|(at, &dim)| sized(at).unwrap_or(dim.into())).collect()))
-    }
-
-    /// Declarations of the sizes in a text.
-    pub(crate) fn declared(&self) -> String {
-        declared_sizes(self.0.iter().filter_map(|extent| extent.size.as_ref()))
     }
 
     fn texts(&self) -> impl Iterator<Item = String> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrayjit_tensor::{
     Graph, Tensor, TensorError, TensorOperand,
-    low_level::{Call, broadcast_access},
+    low_level::{Call, broadcast_access, declared_sizes},
 };
 use tnode::{DType, HostArray, SizeSum};
 
@@ -12,7 +12,7 @@ use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
     error::{OnnxError, Result},
-    extents::{Extent, Extents, needs_extents},
+    extents::{Extents, needs_extents},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     load::OPSETS,
@@ -500,10 +500,9 @@ impl NodeContext<'_, '_> {
             let empty = |(_, dtype, extents): (&str, DType, Extents)| self.empty(dtype, &extents.dims());
             return collected(results.into_iter().map(empty));
         }
-        let mut sizes: Vec<_> = results.iter().flat_map(|(.., extents)| extents.0.clone()).collect();
-        // A clause may have the sizes of operands.
-        sizes.extend(bound.iter().flat_map(|(_, operand)| mentioned_sizes(operand, text)));
-        let sizes = Extents(sizes).declared();
+        let own = results.iter().flat_map(|(.., extents)| extents.0.iter().flat_map(|extent| &extent.size));
+        let read = bound.iter().flat_map(|(_, operand)| operand.node().run_sizes().iter().flatten());
+        let sizes = declared_sizes(own.chain(read));
         let declared: String = results
             .iter()
             .map(|(name, dtype, extents)| format!("node {name} {dtype}[{}]\n", extents.text()))
@@ -599,12 +598,6 @@ impl NodeContext<'_, '_> {
             cx.emit(dtype, value.extents(), &format!("{y} := {}", expression.replace("{}", &element)))
         })
     }
-}
-
-/// The sizes of an operand's axes that a text mentions.
-fn mentioned_sizes(operand: &Tensor, text: &str) -> Vec<Extent> {
-    let sizes = operand.node().run_sizes().iter().flatten();
-    sizes.filter(|size| text.contains(&format!("< {}", size.name()))).cloned().map(Extent::from).collect()
 }
 
 /// The name of a node as the path of a module: `/conv1/Conv` becomes `conv1.Conv`.
