@@ -40,26 +40,25 @@ fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>> {
 }
 
 fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let counts_margins = cx.int_or("count_include_pad", 0)? != 0;
-    let call = cx.call();
-    let margin = counts_margins.then_some("0");
-    pooled(cx, margin, |x, windows| x.window_mean(call, windows, counts_margins))
-}
-
-/// The result of an operation on the windows of a node, to which margins are elements of this value if one is
-/// given.
-fn pooled(
-    cx: &mut NodeContext<'_, '_>,
-    margin: Option<&str>,
-    operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, TensorError>,
-) -> Lowered {
+    let (call, counts_margins) = (cx.call(), cx.int_or("count_include_pad", 0)? != 0);
     let (x, kernel) = (cx.value(0)?, kernel(cx)?);
-    let (x, windows) = match margin {
-        Some(margin) => windows_on(cx, &x, &kernel, margin)?,
-        None => (x.clone(), windows(cx, &x.extents(), &kernel)?),
+    let (padded, windows) = windows_on(cx, &x, &kernel, "0")?;
+    let shape = WindowAccess::new(padded.shape(), &[], &windows).result_shape();
+    if counts_margins || padded.extents() == x.extents() {
+        let mean = |[x]: &[Tensor; 1]| x.window_mean(call, &windows, counts_margins);
+        return Ok(vec![cx.operation([&padded], x.dtype(), &shape, mean)?]);
+    }
+    // The margins are elements of a copy. The same copy of ones counts the others.
+    let mut extents = x.extents();
+    extents.0[..2].fill(1.into());
+    let ones = cx.filled(DType::F32, &extents, "1")?;
+    let (ones, _) = windows_on(cx, &ones, &kernel, "0")?;
+    let dtype = wide(x.dtype());
+    let mean = |[x, ones]: &[Tensor; 2]| {
+        let sums = |x: &Tensor| x.to_dtype(dtype)?.folded(call, &windows, ":+=", "0", "{}");
+        sums(x)?.div(&sums(ones)?)
     };
-    let shape = WindowAccess::new(x.shape(), &[], &windows).result_shape();
-    Ok(vec![cx.operation([&x], x.dtype(), &shape, |[x]| operation(x, &windows))?])
+    Ok(vec![cx.operation([&padded, &ones], x.dtype(), &shape, mean)?])
 }
 
 fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -160,7 +159,11 @@ fn norm(
 /// The norm of the elements of each window; the margins are 0.
 fn norm_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (call, p) = (cx.call(), exponent(cx)?);
-    pooled(cx, Some("0"), |x, windows| norm(x, p, |x| x.folded(call, windows, ":+=", "0", "{}")))
+    let (x, kernel) = (cx.value(0)?, kernel(cx)?);
+    let (x, windows) = windows_on(cx, &x, &kernel, "0")?;
+    let shape = WindowAccess::new(x.shape(), &[], &windows).result_shape();
+    let sums = |x: &Tensor| x.folded(call, &windows, ":+=", "0", "{}");
+    Ok(vec![cx.operation([&x], x.dtype(), &shape, |[x]| norm(x, p, sums))?])
 }
 
 fn global_norm(cx: &mut NodeContext<'_, '_>) -> Lowered {

@@ -219,10 +219,12 @@ fn same_margins_of_strides_follow_from_sizes() {
         window("n = MaxPool a", (2, 3), [2, 2], "SAME_LOWER"),
         window("p = LpPool x", (3, 2), [3, 2], "SAME_UPPER"),
         int(window("q = AveragePool x", (3, 4), [2, 3], "SAME_LOWER"), "count_include_pad", 1),
+        window("r = AveragePool x", (3, 4), [2, 3], "SAME_LOWER"),
+        ints(window("s = AveragePool a", (2, 3), [2, 1], "SAME_UPPER"), "dilations", &[2, 1]),
     ];
     let mut graph = graph_of(
         &["batch", "3", "height", "width"],
-        &["a", "c", "d", "e", "g", "h", "m", "n", "p", "q"],
+        &["a", "c", "d", "e", "g", "h", "m", "n", "p", "q", "r", "s"],
         nodes,
     );
     let weights = [("w", &[4, 3, 3, 3][..]), ("even", &[4, 3, 4, 2]), ("one", &[4, 3, 1, 1]), ("b", &[4])];
