@@ -339,7 +339,11 @@ fn results(
 }
 
 /// Checks the program of a seed on one backend, for two pairs of sizes and for the greatest sizes.
+/// Scans of programs over sizes get checkpoints in half of the programs, if they have gradients.
 fn check(seed: u64, name: &str, backend: &Backend) {
+    let mut settings = backend.settings().clone();
+    settings.scan_gradient_bytes = seed / 3 % 2;
+    let limited = Backend::open_with(backend.name(), &settings).unwrap();
     let program = RandomText::of(seed);
     let mut draw = SplitMix64::new(!seed);
     // Repetitions of many steps would take long to compile. Threads divide long loops, which the interpreter
@@ -351,7 +355,7 @@ fn check(seed: u64, name: &str, backend: &Backend) {
     };
     let mut size = |bound: usize| 1 + (draw.word() % bound as u64) as usize;
     let runs = [(size(bounds.0), size(bounds.1)), (size(bounds.0), size(bounds.1)), bounds];
-    let found = results(backend, &program, &program.over_sizes(bounds), &runs);
+    let found = results(&limited, &program, &program.over_sizes(bounds), &runs);
     for (&sizes, found) in runs.iter().zip(&found) {
         let expected = results(backend, &program, &program.over_constants(sizes), &[sizes]).remove(0);
         for ((node, expected), found) in program.kept().iter().zip(&expected).zip(found) {
