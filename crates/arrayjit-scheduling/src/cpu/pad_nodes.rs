@@ -254,16 +254,22 @@ fn sides(
             sides[axis] = (before, after);
             continue;
         }
-        // `index - @n < 0` is the end of an axis at a symbol, if nothing is less than its other end.
+        // `index - @n < 0` is the end of an axis at a symbol, if no element is less than its other end.
         let end = |axis: usize| index[axis].plus(&range.index.times(-1)).plus_constant(range.hi);
         let is_of_symbols = |end: &Affine| {
             !end.terms().is_empty() && end.terms().iter().all(|(var, _)| matches!(var, Var::Symbol(_)))
         };
         let axis = (0..dims.len()).find(|&axis| ends[axis].is_none() && is_of_symbols(&end(axis)))?;
+        let end = end(axis);
+        // Indices below 0 are outside by the axis's own range.
+        let least = match is_bounded[axis] {
+            true => least.max(range.hi.checked_sub(end.bounds(|var| names.ranges.get(var))?.1)?),
+            false => least,
+        };
         if least < range.lo {
             return None;
         }
-        ends[axis] = Some(end(axis));
+        ends[axis] = Some(end);
     }
     for (axis, end) in ends.iter().enumerate() {
         let Some(end) = end else { continue };
