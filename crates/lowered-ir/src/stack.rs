@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// More than twice the stack that the deepest routine takes, in builds without optimization too. A main thread
-/// has this much, and a new stack costs a tenth of the compilation of a small program.
+/// More than twice the stack that the deepest routine takes, in builds without optimization too. A main
+/// thread has this much, and a new stack costs a tenth of the compilation of a small program.
 const ENOUGH_BYTES: usize = 4 << 20;
 
 /// The size of a new stack. Its pages take memory only once they are touched.
