@@ -84,9 +84,13 @@ fn random_product(seed: u64) -> String {
 
 /// Adds the product of a seed under a name, and runs it in this process.
 pub(crate) fn add_product(library: &mut Library, name: &str, seed: u64) -> RandomRun {
-    let text = random_product(seed);
+    add(library, name, random_product(seed))
+}
+
+/// Adds a text under a name, and runs it in this process.
+fn add(library: &mut Library, name: &str, text: String) -> RandomRun {
     let backend = Backend::open("inline").expect("a backend");
-    let failed = |error: &dyn std::fmt::Display| -> ! { panic!("seed {seed}: {error}\n{text}") };
+    let failed = |error: &dyn std::fmt::Display| -> ! { panic!("{error}\n{text}") };
     let compiled = backend.compile(&text, &Nodes::default()).unwrap_or_else(|error| failed(&error));
     let routine = library.add_text(name, &text, &[]).unwrap_or_else(|error| failed(&error));
     let expected = reference(&backend, &compiled, routine, &[]);
@@ -114,6 +118,20 @@ pub(crate) fn agrees(array: &ArrayParameter, expected: &HostArray, found: &[u8])
         HostArray::from_bytes(array.dtype, array.dims.iter().copied(), found).expect("whole elements");
     let is_nan = |at: usize| values[at].is_nan() && found.values()[at].is_nan();
     elements.all(|(at, (expected, found))| expected == found || array.dtype.is_float() && is_nan(at))
+}
+
+/// Without AVX, comparisons need operands in memory to be aligned to a vector.
+#[test]
+fn elements_that_are_not_aligned_to_vectors_are_compared() {
+    for (dtype, extent) in [("f32", 6), ("f64", 4)] {
+        for level in levels() {
+            let mut library = Library::with_levels("random", TRIPLE, &[level]).expect("a target");
+            let value = "where(x[i, j, k + 1] >= 1, 2, 3) where i < 2, j < 4";
+            let text = format!("input x {dtype}[2, 4, {extent}]; y[i, j, k] := {value}; keep y");
+            let expected = add(&mut library, "f", text);
+            check(&library, 0, level, &expected);
+        }
+    }
 }
 
 #[test]

@@ -252,7 +252,7 @@ impl<'f> Ssa<'f> {
 
     /// Loads from memory that may change during the call.
     pub(crate) fn load(&mut self, ty: Type, address: Value, offset: i32) -> Value {
-        let value = self.cursor().ins().load(ty, PLAIN, address, offset);
+        let value = load(self.cursor(), ty, address, offset);
         self.depths[value] = self.depth() as u32;
         value
     }
@@ -395,10 +395,20 @@ impl<'f> Ssa<'f> {
     }
 }
 
+/// Loads floats of vectors as integers: Cranelift makes a load the operand of a comparison of floats, whose
+/// instruction without AVX faults where memory is not aligned to the vector, as elements of arrays need not be.
+fn load(mut cursor: FuncCursor<'_>, ty: Type, address: Value, offset: i32) -> Value {
+    if !ty.is_vector() || !ty.lane_type().is_float() {
+        return cursor.ins().load(ty, PLAIN, address, offset);
+    }
+    let bits = cursor.ins().load(ty.as_int(), PLAIN, address, offset);
+    cursor.ins().bitcast(ty, bitcast_flags(), bits)
+}
+
 fn write(mut cursor: FuncCursor<'_>, op: PureOp, args: &[Value]) -> Value {
     let PureOp { opcode, ty, imm } = op;
     match (opcode, imm) {
-        (Opcode::Load, Imm::Offset(offset)) => return cursor.ins().load(ty, PLAIN, args[0], offset),
+        (Opcode::Load, Imm::Offset(offset)) => return load(cursor, ty, args[0], offset),
         (Opcode::Bitcast, _) => return cursor.ins().bitcast(ty, bitcast_flags(), args[0]),
         _ => {}
     }
