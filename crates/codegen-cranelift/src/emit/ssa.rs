@@ -396,7 +396,8 @@ impl<'f> Ssa<'f> {
 }
 
 /// Loads floats of vectors as integers: Cranelift makes a load the operand of a comparison of floats, whose
-/// instruction without AVX faults where memory is not aligned to the vector, as elements of arrays need not be.
+/// instruction without AVX faults where memory is not aligned to the vector, as elements of arrays need not
+/// be.
 fn load(mut cursor: FuncCursor<'_>, ty: Type, address: Value, offset: i32) -> Value {
     if !ty.is_vector() || !ty.lane_type().is_float() {
         return cursor.ins().load(ty, PLAIN, address, offset);
