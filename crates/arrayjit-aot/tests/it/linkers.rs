@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use arrayjit::HostArray;
-use arrayjit_aot::Library;
+use arrayjit_aot::{Library, ObjectLevel};
 use object::{Object, ObjectSymbol};
 
 use crate::programs::{reference_of_text, values};
@@ -104,11 +104,13 @@ fn succeed(folder: &Path, program: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{} {arguments:?}: {}: {message}", program.display(), output.status);
 }
 
+const TRIPLE: &str = "x86_64-pc-windows-gnu";
+
 #[test]
 #[ignore = "needs a C compiler for Windows, and Wine"]
 fn programs_for_windows_have_the_bits_of_this_process() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut library = Library::new("tone", "x86_64-pc-windows-gnu").expect("a target");
+    let mut library = Library::new("tone", TRIPLE).expect("a target");
     let routine = library.add_text("run", TEXT, &[]).expect("a valid text");
     let names: Vec<&str> = routine.arrays().iter().map(|array| &*array.name).collect();
     assert_eq!(names, ["x", "w", "y", "p", "q", "r", "s"]);
@@ -117,7 +119,8 @@ fn programs_for_windows_have_the_bits_of_this_process() {
     library.write(folder.path()).expect("a writable folder");
     fs::write(folder.path().join("program.c"), PROGRAM).expect("a writable folder");
     let compiler = tool("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64");
-    let arguments = "-O2 -Wall -Wextra -Werror -DLEVELS=3 -o program.exe program.c tone.obj";
+    let levels = ObjectLevel::of(TRIPLE).expect("a target").len();
+    let arguments = format!("-O2 -Wall -Wextra -Werror -DLEVELS={levels} -o program.exe program.c tone.obj");
     succeed(folder.path(), &compiler, &arguments.split(' ').collect::<Vec<_>>());
     succeed(folder.path(), &tool("wine64", "wine64"), &["program.exe"]);
     let run: Vec<u8> = expected.iter().flat_map(HostArray::bytes).copied().collect();
