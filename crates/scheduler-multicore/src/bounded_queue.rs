@@ -70,7 +70,7 @@ impl<T, S> QueueInner<T, S> {
     }
 }
 
-/// The worker's next work.
+/// Work that [`BoundedQueue::take`] gives the worker.
 #[derive(Debug)]
 pub(crate) enum Taken<S> {
     /// It is the consumer, and runs the tasks of its batch.

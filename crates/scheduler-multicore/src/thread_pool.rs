@@ -185,8 +185,8 @@ impl<W: Splittable> ThreadPool<W> {
         let mut slots = iter::once_with(|| self.workers()).flatten().map(|worker| &*worker.slot);
         for share in 1..chunking.shares() {
             let busy = BusyThread(Arc::clone(&self.busy));
-            let own = (work.clone(), Arc::clone(&run));
-            let task = ShareTask { work: own.0, run: own.1, chunking, share, queue: current(), busy };
+            let (work, shared) = (work.clone(), Arc::clone(&run));
+            let task = ShareTask { work, run: shared, chunking, share, queue: current(), busy };
             run.add_worker();
             let left = match queue.take() {
                 Some(queue) => queue.offer(task).err(),

@@ -32,6 +32,10 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ),
     ("a lower bound", "y[i] :max= x[j,0] where j >= i, i < n", &["y"]),
     ("windows", "y[i,k] :+= pad(x, 0)[i + d - 1, k] * w[d,k] where i < n, d < 3", &["y"]),
+    ("wide windows", "y[i,k] :+= pad(x, 0)[i + d - 2, k] * w[d,k] where i < n, d < 5", &["y"]),
+    ("windows that end behind", "y[i,k] :+= pad(x, 0)[i + d, k] * w[d,k] where i < n, d < 6", &["y"]),
+    ("windows that begin before", "y[i,k] :+= pad(x, 0)[i + d - 5, k] * w[d,k] where i < n, d < 6", &["y"]),
+    ("windows with holes", "y[i,k] :+= pad(x, 0)[i + 2*d - 3, k] * w[d,k] where i < n, d < 4", &["y"]),
     ("from the end", "y[i,k] := x[n - 1 - i, k] where i < n\n last[k] := x[n - 1, k]", &["y", "last"]),
     ("two sizes", "y[i,j] := x[i,0] * v[j]\n s[j] :+= y[i,j]\n t :+= s[j] * v[j]", &["y", "s", "t"]),
     (
