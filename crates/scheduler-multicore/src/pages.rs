@@ -24,6 +24,10 @@ const HUGE_PAGE: usize = 2 << 20;
 #[cfg(all(target_os = "linux", not(miri)))]
 const RETURNING: usize = 8 * HUGE_PAGE;
 
+/// The size of memory that [`merge`] moves, at least.
+#[cfg(all(target_os = "linux", not(miri)))]
+const MERGED: usize = HUGE_PAGE / 8;
+
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
 }
@@ -130,6 +134,26 @@ pub(crate) fn advise(base: *const u8, bytes: usize) {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn advise(_: *const u8, _: usize) {}
+
+/// Moves memory of any allocator onto huge pages at once, if the system has some. Its first and last huge
+/// page may hold other memory of the process, which moves too.
+///
+/// Weights of a model lie one behind the other on small pages of the heap, and are too small to fill huge
+/// pages themselves. A product of one row reads them up to a third slower there.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn merge(base: *const u8, bytes: usize) {
+    if bytes < MERGED {
+        return;
+    }
+    let first = base.addr() / HUGE_PAGE * HUGE_PAGE;
+    let end = (base.addr() + bytes).next_multiple_of(HUGE_PAGE);
+    let start = base.wrapping_sub(base.addr() - first).cast_mut();
+    // SAFETY: the advice changes no contents, whoever uses the range. A failure costs only speed.
+    unsafe { libc::madvise(start.cast(), end - first, libc::MADV_COLLAPSE) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) fn merge(_: *const u8, _: usize) {}
 
 fn allocate_small(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: the layout's size is not zero.

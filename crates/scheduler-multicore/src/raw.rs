@@ -86,8 +86,7 @@ impl PoolMemory {
             return None;
         }
         let bytes = bytes.len();
-        // The array's pages may exist already; the system then merges them into huge pages in the background.
-        pages::advise(base.as_ptr(), bytes);
+        pages::merge(base.as_ptr(), bytes);
         Some(Arc::new(PoolMemory {
             base,
             bytes,
@@ -106,7 +105,7 @@ impl PoolMemory {
         let base = NonNull::from(array.bytes_mut()).cast::<u8>();
         let is_aligned = bytes > 0 && base.addr().get().is_multiple_of(ALIGNMENT);
         let Some(reservation) = budget.reserve(bytes).ok().filter(|_| is_aligned) else { return Err(array) };
-        pages::advise(base.as_ptr(), bytes);
+        pages::merge(base.as_ptr(), bytes);
         let owner = MemoryOwner::Adopted { _array: array, _reservation: reservation };
         Ok(Arc::new(PoolMemory { base, bytes, touched: AtomicBool::new(true), owner }))
     }
