@@ -540,3 +540,25 @@ fn reductions_that_end_at_symbols_have_partial_results() {
         assert!(explicit.contains("@n_by_32_0") && explicit.contains("@n_by_8_0"), "{explicit}");
     }
 }
+
+/// As an inlined `r[a^b] := …, …` is read. The halves are loops of their own, since comparisons of positions
+/// have no vectors.
+#[test]
+fn halves_of_a_concatenation_are_vectors() {
+    let (_, trace) = check_text(
+        "routine @rotated fast {
+  node %0 \"x\" f32[3, 64] on_device
+  node %1 \"c\" f32[32] on_device
+  node %2 \"y\" f32[3, 64] on_device
+  for i0 in 0..3 {
+    for i1 in 0..64 {
+      %2[i0, i1] := where(0i64 <= index i64(i1 - 32), %0[i0, i1] * guarded(0 <= i1 - 32 < 32, %1[i1 - 32], 0.0f32), where(index i64(i1) < 32i64, %0[i0, i1] - guarded(0 <= i1 < 32, %1[i1], 0.0f32), 0.0f32))
+    }
+  }
+}
+",
+    );
+    let last = &trace.last().unwrap().1;
+    assert!(!last.contains("where") && !last.contains("guarded"), "{last}");
+    assert_eq!(last.matches("vector").count(), 2, "{last}");
+}
