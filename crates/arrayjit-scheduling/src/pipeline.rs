@@ -24,6 +24,7 @@ use crate::cpu::contract_arrays::contract_arrays;
 use crate::cpu::fold_storage::{fold_lifetimes, fold_storage};
 use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::fuse_loops::{fuse_loops, fuse_strips};
+use crate::cpu::jam_rows::jam_rows;
 use crate::cpu::nest_reductions::nest_reductions;
 use crate::cpu::pad_nodes::pad_nodes;
 use crate::cpu::pad_operands::pad_operands;
@@ -65,6 +66,7 @@ pub const PASS_NAMES: &[&str] = &[
     "propagate_initializers",
     "propagate_copies",
     "transpose_operands",
+    "jam_rows",
     "fuse_loops",
     "block_rows",
     "unroll_short_rows",
@@ -166,6 +168,8 @@ fn cpu_pipeline(
     in_regions!(runner, propagate_copies);
     // Products in scans read matrices along their columns, if every step reads the same ones.
     pass!(runner, transpose_operands, caps);
+    // A few rows are inside of loops over vectors that they share.
+    in_regions!(runner, jam_rows, caps);
     // Neighboring loops that touch the same elements are one loop, where that is legal and pays.
     in_regions!(runner, fuse_loops, caps);
     // Nests around a large local node run on a block of its rows at a time.

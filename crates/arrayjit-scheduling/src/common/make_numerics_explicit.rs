@@ -27,6 +27,13 @@ const CONTIGUOUS_CHUNK: i64 = 65_536;
 const SEQUENTIAL_CHUNK: i64 = 256;
 /// The most chunks whose results are combined at once.
 const CHUNKS: i64 = 65_536;
+/// The most rows of an operand whose products are reductions, if they are long, and half of those otherwise.
+const FEW_ROWS: i64 = 8;
+/// The least elements of a long row.
+const LONG_ROW: i64 = 256;
+/// The most elements of these rows: every row of the other operand reads them again, from the innermost
+/// cache.
+const FEW_ROWS_ELEMENTS: i64 = 6_144;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits that its class promises.
 /// Loops that end at symbols get partial results if there may be quotients.
@@ -143,7 +150,7 @@ impl NumericsRewriter<'_> {
         let outputs: Vec<LoopId> =
             around.iter().copied().chain(found.outputs.iter().map(|l| l.var)).collect();
         let in_sequence = !self.fast
-            || is_contraction(&found, &outputs)
+            || (is_contraction(&found, &outputs) && !self.has_few_rows(&found))
             || neutral(found.op, self.dtype(found.target)).is_none();
         let is_constant = found.free.iter().all(|l| l.hi.is_constant() && l.lo == 0);
         let scalar = matches!(found.target, ArrayRef::Local(_)) && found.index.is_empty();
@@ -161,6 +168,33 @@ impl NumericsRewriter<'_> {
             return vec![Stmt::serial(self.fresh.loop_id(), 1, body)];
         }
         nest(&found.outputs, body)
+    }
+
+    /// Whether one operand of a contraction of floats has so few rows that packing the other one would take
+    /// longer than the products. Both are contiguous along the innermost free loop.
+    fn has_few_rows(&self, found: &Accumulation) -> bool {
+        let Expr::Binary { a, b, .. } = &found.element else { return false };
+        let is_constant = |l: &OpenLoop| l.lo == 0 && l.hi.is_constant();
+        let is_float = |e: &Expr| match e {
+            Expr::Get { node, .. } => self.routine.node(*node).dtype.is_float(),
+            _ => matches!(e, Expr::Convert { .. } | Expr::Binary { .. } | Expr::Const(_)),
+        };
+        let Some(innermost) = found.free.last() else { return false };
+        let along = |e: &Expr| is_contiguous(e, innermost.var, self.routine);
+        if innermost.hi.limit < LANES
+            || !found.free.iter().all(is_constant)
+            || !walk::parts(&found.element).all(is_float)
+            || ![a, b].into_iter().all(|e| along(e))
+        {
+            return false;
+        }
+        let terms = found.free.iter().fold(1i64, |terms, l| terms.saturating_mul(l.hi.limit));
+        let most = (if terms >= LONG_ROW { FEW_ROWS } else { FEW_ROWS / 2 }).min(FEW_ROWS_ELEMENTS / terms);
+        let rows = |x: &Expr, y: &Expr| {
+            let own = found.outputs.iter().filter(|l| mentions(x, l.var) && !mentions(y, l.var));
+            own.map(|l| if is_constant(l) { l.hi.limit } else { i64::MAX }).fold(1, i64::saturating_mul)
+        };
+        [rows(a, b), rows(b, a)].iter().any(|rows| (2..=most).contains(rows))
     }
 
     /// `l := T[index]`, then the free loops over `l := l op element`, then `T[index] := l`.

@@ -7,6 +7,7 @@ pub(crate) mod contract_arrays;
 pub(crate) mod fold_storage;
 pub(crate) mod forward_stores;
 pub(crate) mod fuse_loops;
+pub(crate) mod jam_rows;
 pub(crate) mod nest_reductions;
 pub(crate) mod pad_nodes;
 pub(crate) mod pad_operands;

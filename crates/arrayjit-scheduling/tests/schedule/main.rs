@@ -3,6 +3,7 @@
 
 mod common;
 mod corpus;
+mod few_rows;
 mod fma;
 mod gpu;
 mod legalize;

@@ -1,0 +1,68 @@
+//! Products of a few rows: each row has the bits that it has alone, and all read the other operand together.
+
+use codegen_core::Caps;
+use lowered_ir::ir::{LoopKind, Stmt, walk};
+
+use super::common::{Trace, cpu, eager, filled, steps_on};
+use super::programs::Program;
+
+/// `z[b,o] := relu(sum over k of x[b,k] * w[o,k] + c[o])`.
+fn layer(rows: usize, outputs: usize, inputs: usize) -> Program {
+    Program {
+        kept: vec![
+            ("x", vec![rows, inputs]),
+            ("w", vec![outputs, inputs]),
+            ("c", vec![outputs]),
+            ("z", vec![rows, outputs]),
+        ],
+        local: vec![("y", vec![rows, outputs])],
+        text: "y[b,o] :+= x[b,k] * w[o,k]\nz[b,o] := relu(y[b,o] + c[o])".into(),
+    }
+}
+
+/// The bytes of `z`, and the passes, with vectors of so many bytes and registers.
+fn run(program: &Program, (vector_bytes, vector_registers): (usize, usize)) -> (Vec<u8>, Trace) {
+    let caps = Caps { vector_bytes, vector_registers, ..cpu() };
+    let (_, mut results, trace) = steps_on(&filled(program.routine()), &caps, &eager());
+    (results.remove(3), trace)
+}
+
+fn is_jammed(trace: &Trace) -> bool {
+    let at = trace.iter().position(|(name, _)| name == "jam_rows").expect("the pass runs");
+    trace[at - 1].1 != trace[at].1
+}
+
+#[test]
+fn rows_of_a_batch_have_the_bits_that_they_have_alone() {
+    for (rows, outputs, inputs) in [(2, 5, 32), (3, 40, 65), (4, 7, 300), (5, 9, 256), (8, 3, 577)] {
+        for vectors in [(16, 32), (32, 16), (64, 32)] {
+            let (batch, trace) = run(&layer(rows, outputs, inputs), vectors);
+            assert!(is_jammed(&trace), "{rows} rows of {inputs}");
+            let (alone, _) = run(&layer(1, outputs, inputs), vectors);
+            assert_eq!(batch[..alone.len()], alone, "{rows} rows of {inputs}");
+        }
+    }
+}
+
+#[test]
+fn products_of_many_or_short_rows_stay_contractions() {
+    for (rows, outputs, inputs) in [(9, 20, 256), (5, 20, 64), (2, 20, 31), (8, 9, 800)] {
+        assert!(!is_jammed(&run(&layer(rows, outputs, inputs), (32, 16)).1), "{rows} rows of {inputs}");
+    }
+}
+
+/// The other operand passes once: its loop is outside of that over the rows, whatever is fused with it.
+#[test]
+fn rows_are_inside_of_the_loop_over_outputs() {
+    let (_, trace) = run(&layer(4, 300, 256), (32, 16));
+    let last = lowered_ir::text::parse(&trace.last().unwrap().1).unwrap();
+    let is_outer = |stmt: &Stmt| match stmt {
+        Stmt::For { hi, body, .. } => {
+            let rows =
+                walk::stmts(body).any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Unrolled, .. }));
+            rows && hi.limit == 300
+        }
+        _ => false,
+    };
+    assert!(last.body.iter().any(is_outer), "{}", trace.last().unwrap().1);
+}
