@@ -6,7 +6,7 @@ use codegen_core::{Artifact, Caps};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
     FillTask, HostAccessTask, HostTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, Launched, Mark,
-    MemoryBudget, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
+    MemoryBudget, PoolHandle, PoolId, SequenceHandle, SequenceTask, StreamHandle, StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -16,7 +16,7 @@ use crate::{
     inline::Inline,
     multicore::Multicore,
     pages::ALIGNMENT,
-    raw::{BoundCode, HostAccess, HostKernel, MemoryTask, PoolMemory},
+    raw::{BoundCode, HostAccess, HostKernel, KernelSequence, MemoryTask, PoolMemory, SequenceLaunch},
     scheduler::{Scheduler, StreamQueue},
     sync::Arc,
     task::QueuedTask,
@@ -24,6 +24,9 @@ use crate::{
 
 /// Largest number of threads that [`CpuConfig::threads`] may ask for.
 pub const MAX_THREADS: usize = 1024;
+
+/// The fewest kernels that are one task. Its event is a task of its own, which a kernel has with it.
+const MIN_SEQUENCE: usize = 4;
 
 /// Options of a CPU device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,6 +264,18 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     ) -> Result<bool, DriverError> {
         let task = MemoryTask::launch_timed(task, timer)?;
         stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(task)).map(|()| true)
+    }
+
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        if kernels.len() < MIN_SEQUENCE {
+            return Ok(None);
+        }
+        KernelSequence::new(kernels).map(|sequence| Some(SequenceHandle::new(sequence)))
+    }
+
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+        let launch = SequenceLaunch::new(&task)?;
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::sequence(launch)).map(|()| true)
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {

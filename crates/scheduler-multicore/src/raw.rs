@@ -18,8 +18,8 @@ use codegen_core::{
     host::{HostArgs, HostModule, HostPtr},
 };
 use device_runtime::{
-    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostAccessTask, HostReadback, KernelArgs,
-    KernelTimer, LaunchTask, MemoryBudget, MemoryRange, MemoryReservation, check,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostAccessTask, HostReadback,
+    KernelArgs, KernelTimer, LaunchTask, MemoryBudget, MemoryRange, MemoryReservation, SequenceTask, check,
 };
 use smallvec::SmallVec;
 use tnode::HostArray;
@@ -326,6 +326,76 @@ impl KernelLaunch {
             // chunks of `0..extent`.
             unsafe { bound.module.run(bound.index, &bound.args, &self.bindings, scratch, begin, end) }
         })
+    }
+}
+
+/// The kernels of a routine, which one task runs.
+pub(crate) struct KernelSequence {
+    /// With the number of static indices of each.
+    kernels: Vec<(Arc<BoundCode>, usize)>,
+    /// Whether none is interpreted, so that the running time can be estimated.
+    is_splittable: bool,
+    running_time: RunningTimeEstimate,
+}
+
+impl KernelSequence {
+    /// # Errors
+    ///
+    /// A kernel belongs to another driver.
+    pub(crate) fn new(kernels: &[BoundHandle]) -> Result<KernelSequence, DriverError> {
+        let kernel = |handle: &BoundHandle| {
+            let bound: Arc<BoundCode> = handle.share()?;
+            let indices = check::static_indices(&bound.abi);
+            Ok((bound, indices))
+        };
+        let kernels = kernels.iter().map(kernel).collect::<Result<Vec<_>, DriverError>>()?;
+        let is_splittable = kernels.iter().all(|(bound, _)| bound.module.is_splittable(bound.index));
+        Ok(KernelSequence { kernels, is_splittable, running_time: RunningTimeEstimate::unknown() })
+    }
+}
+
+/// A launch of all kernels of a sequence, each after the one before.
+#[derive(Clone)]
+pub(crate) struct SequenceLaunch {
+    sequence: Arc<KernelSequence>,
+    /// The values of the kernels' static indices, kernel by kernel.
+    bindings: SmallVec<[i64; 8]>,
+}
+
+impl SequenceLaunch {
+    /// # Errors
+    ///
+    /// The sequence belongs to another driver.
+    pub(crate) fn new(task: &SequenceTask<'_>) -> Result<SequenceLaunch, DriverError> {
+        Ok(SequenceLaunch { sequence: task.sequence().share()?, bindings: task.bindings().into() })
+    }
+
+    /// Whether all kernels together take less time than waking a thread.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.sequence.is_splittable && self.sequence.running_time.is_quick()
+    }
+
+    /// Whether all kernels together take less time than enqueueing them for another thread.
+    pub(crate) fn is_tiny(&self) -> bool {
+        self.sequence.is_splittable && self.sequence.running_time.is_tiny()
+    }
+
+    /// Calls a function with the launch of each kernel, in order.
+    pub(crate) fn each(&self, mut run: impl FnMut(MemoryTask)) {
+        self.sequence.running_time.run(|| {
+            let mut rest = self.bindings.as_slice();
+            for (bound, indices) in &self.sequence.kernels {
+                let (own, behind) = rest.split_at(*indices);
+                rest = behind;
+                run(MemoryTask::Launch(KernelLaunch { bound: Arc::clone(bound), bindings: own.into() }));
+            }
+        });
+    }
+}
+
+impl fmt::Debug for SequenceLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.sequence.kernels.iter().map(|(bound, _)| bound)).finish()
     }
 }
 

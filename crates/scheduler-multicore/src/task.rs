@@ -9,7 +9,7 @@ use crate::{
     event::EventState,
     pending_tasks::PendingTasks,
     queue_state::QueueState,
-    raw::{HostAccess, MemoryTask},
+    raw::{HostAccess, MemoryTask, SequenceLaunch},
     sync::Arc,
     thread_pool::ThreadPool,
     timeline,
@@ -27,6 +27,8 @@ pub struct QueuedTask {
 enum TaskKind {
     /// Run a kernel, fill memory or copy.
     Memory(MemoryTask),
+    /// Run the kernels of a routine.
+    Sequence(Box<SequenceLaunch>),
     /// Reach an event.
     Signal(Arc<EventState>),
     /// Wait for another queue's event.
@@ -53,6 +55,10 @@ pub(crate) enum TaskCost {
 impl QueuedTask {
     pub(crate) fn memory(task: MemoryTask) -> QueuedTask {
         QueuedTask::new(TaskKind::Memory(task))
+    }
+
+    pub(crate) fn sequence(launch: SequenceLaunch) -> QueuedTask {
+        QueuedTask::new(TaskKind::Sequence(Box::new(launch)))
     }
 
     pub(crate) fn signal(event: Arc<EventState>) -> QueuedTask {
@@ -94,7 +100,11 @@ impl QueuedTask {
         match &self.kind {
             TaskKind::Memory(task) if task.is_tiny() => TaskCost::None,
             TaskKind::Memory(task) if task.is_quick() => TaskCost::Quick,
-            TaskKind::Memory(_) | TaskKind::Host(_) | TaskKind::HostAccess(_) => TaskCost::Unknown,
+            TaskKind::Sequence(launch) if launch.is_tiny() => TaskCost::None,
+            TaskKind::Sequence(launch) if launch.is_quick() => TaskCost::Quick,
+            TaskKind::Memory(_) | TaskKind::Sequence(_) | TaskKind::Host(_) | TaskKind::HostAccess(_) => {
+                TaskCost::Unknown
+            }
             TaskKind::Wait(..) if self.is_pending_wait() => TaskCost::Unknown,
             TaskKind::Signal(_) | TaskKind::Wait(..) | TaskKind::Mark(_) => TaskCost::None,
         }
@@ -117,6 +127,7 @@ impl QueuedTask {
                 Ok(())
             }),
             TaskKind::Memory(task) => run_memory_task(task, queue, pool),
+            TaskKind::Sequence(launch) => launch.each(|kernel| run_memory_task(kernel, queue, pool)),
             TaskKind::Host(HostTask { name, run }) => call_host(&name, run, queue),
             TaskKind::HostAccess(task) => {
                 // It exchanges values with other processes, so it waits most of the time.

@@ -16,6 +16,7 @@ mod out_of_memory;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod pages;
 mod peers;
+mod sequences;
 mod suite;
 mod support;
 mod timeline;
