@@ -42,6 +42,11 @@ const ROWS_WORTH_PACKING: i64 = 8;
 /// Rows of a block that packs its own copy.
 const BLOCK_ROWS: i64 = 32;
 
+/// The most rows that multiply streamed columns, each of which reads them again from a cache.
+const STREAMED_ROWS: i64 = 4;
+/// The least length of streamed columns.
+const STREAMED_DEPTH: i64 = 64;
+
 /// Rows whose accumulators fit into scratch memory.
 const SUMMED_ROWS: i64 = 1024;
 
@@ -111,10 +116,31 @@ pub(crate) fn whole_contraction(nest: &Nest, caps: &Caps, names: &Names) -> Opti
     }
     let block = nest::wrap(&nest.loops, nest.body.clone());
     let [stmt] = block.as_slice() else { return None };
-    let order = in_parts(&names.contraction(stmt)?, caps.threads);
+    let contraction = names.contraction(stmt)?;
+    if streams(&contraction, caps, names) {
+        return None;
+    }
+    let order = in_parts(&contraction, caps.threads);
     let loops: Vec<Loop> =
         order.iter().filter_map(|axis| nest.loops.iter().find(|l| l.var == axis.var)).cloned().collect();
     Some(nest::wrap(&loops, nest.body.clone()))
+}
+
+/// Whether a few rows multiply long columns that all fit into registers. Vectors then read the other operand
+/// in order, each row of it once, where a tile would read a part of each row, which hardware foresees less.
+fn streams(found: &Contraction, caps: &Caps, names: &Names) -> bool {
+    let ([column], [k]) = (found.columns.as_slice(), found.depth.as_slice()) else { return false };
+    let is_dynamic = |axis: &Axis| found.dynamic.iter().any(|(var, _)| *var == axis.var);
+    let rows = found.rows.iter().fold(1i64, |rows, axis| rows.saturating_mul(axis.extent));
+    let Expr::Get { node, index } = &found.right else { return false };
+    let position = names.position(*node, index);
+    let bytes = column.extent as usize * found.right.dtype(names).size_bytes();
+    rows <= STREAMED_ROWS
+        && k.extent >= STREAMED_DEPTH
+        && (4 * caps.vector_bytes..=caps.vector_registers / 2 * caps.vector_bytes).contains(&bytes)
+        && position.coefficient(column.var) == 1
+        && position.coefficient(k.var) == column.extent
+        && !found.rows.iter().chain([column]).any(is_dynamic)
 }
 
 /// The outer loops in an order that gives each thread a part with little data in common with the others.

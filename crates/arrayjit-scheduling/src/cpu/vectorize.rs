@@ -93,7 +93,9 @@ fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names)
     if let Some(streamed) = stream_reduction(nest, &lane, lanes, caps, names) {
         return streamed;
     }
-    let wider = reduces(&nest.body) && extent >= 2 * lanes * caps.threads.max(1) as i64;
+    // Rows that are one strip are read in order.
+    let is_row = extent == 2 * lanes && !others.is_empty();
+    let wider = reduces(&nest.body) && (is_row || extent >= 2 * lanes * caps.threads.max(1) as i64);
     let strip = Strip { lanes: if wider { 2 * lanes } else { lanes }, kind: LoopKind::Vector };
     let strips = unroll_and_jam::strips(lane.var, extent, &nest.body, strip, names);
     nest::wrap(&others, strips)

@@ -3,8 +3,9 @@
 use codegen_core::Caps;
 use lowered_ir::ir::{LoopKind, Stmt, walk};
 
-use super::common::{Trace, cpu, eager, filled, steps_on};
+use super::common::{Trace, cpu, eager, filled, parse, steps_on};
 use super::programs::Program;
+use tnode::DType;
 
 /// `z[b,o] := relu(sum over k of x[b,k] * w[o,k] + c[o])`.
 fn layer(rows: usize, outputs: usize, inputs: usize) -> Program {
@@ -65,4 +66,35 @@ fn rows_are_inside_of_the_loop_over_outputs() {
         _ => false,
     };
     assert!(last.body.iter().any(is_outer), "{}", trace.last().unwrap().1);
+}
+
+/// As in attention of one token: a few rows of weights multiply all values up to a size of the run. Vectors
+/// read each row of the values once, in order, for a row of the result.
+#[test]
+fn long_narrow_products_of_a_few_rows_read_rows_in_order() {
+    let text = "routine @mixed fast {
+  symbol @n in 1..513
+  node %0 \"weight\" f32[2, 3, 512] on_device
+  node %1 \"values\" f32[2, 512, 64] on_device
+  node %2 \"mixed\" f32[2, 3, 64] on_device
+  zero %2
+  for i0 in 0..2 {
+    for i1 in 0..3 {
+      for i2 in 0..64 {
+        for i3 in 0..min(512, @n) {
+          %2[i0, i1, i2] := %2[i0, i1, i2] + %0[i0, i1, i3] * %1[i0, i3, i2]
+        }
+      }
+    }
+  }
+}
+";
+    let contractions = [DType::F32].into_iter().collect();
+    let caps = Caps { vector_bytes: 32, vector_registers: 16, contractions, ..cpu() };
+    for n in [1, 77, 512] {
+        let case = filetests::RunCase { bindings: vec![n], ..filled(parse(text)) };
+        let (_, _, trace) = steps_on(&case, &caps, &eager());
+        let last = &trace.last().unwrap().1;
+        assert!(last.contains("f32[64] register"), "{last}");
+    }
 }
