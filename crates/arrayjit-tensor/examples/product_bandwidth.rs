@@ -17,7 +17,7 @@ use arrayjit_tensor::{
 const FOOTPRINT: usize = 160 << 20;
 const ROUNDS: usize = 9;
 /// Outputs and inputs.
-const SHAPES: [[usize; 2]; 4] = [[1536, 576], [2048, 2048], [4096, 4096], [49152, 576]];
+const SHAPES: [[usize; 2]; 5] = [[1536, 576], [2048, 2048], [4096, 4096], [2048, 8192], [49152, 576]];
 const ROWS: [usize; 4] = [1, 2, 4, 8];
 
 /// A type of weights.

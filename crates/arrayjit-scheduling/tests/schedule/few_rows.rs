@@ -68,6 +68,16 @@ fn rows_are_inside_of_the_loop_over_outputs() {
     assert!(last.body.iter().any(is_outer), "{}", trace.last().unwrap().1);
 }
 
+/// A row that takes most of a cache is loaded once for several outputs, if these divide into equal groups.
+#[test]
+fn outputs_share_a_long_row() {
+    for (outputs, shared) in [(6, true), (10, true), (7, false)] {
+        let caps = Caps { vector_bytes: 32, vector_registers: 16, l1_bytes: 1024, ..cpu() };
+        let case = filled(layer(1, outputs, 512).routine());
+        assert_eq!(is_jammed(&steps_on(&case, &caps, &eager()).2), shared, "{outputs} outputs");
+    }
+}
+
 /// As in attention of one token: a few rows of weights multiply all values up to a size of the run. Vectors
 /// read each row of the values once, in order, for a row of the result.
 #[test]
