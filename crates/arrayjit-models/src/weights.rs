@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{Read, Seek, SeekFrom},
+    io::{BufReader, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -129,10 +129,16 @@ impl Weights {
     /// [`CHUNK_BYTES`] or of a row is used.
     pub(crate) fn read(&self, name: &str) -> Result<Option<HostArray>, ModelError> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
+        if tensor.encoding == Encoding::F32 {
+            return tensor.read_plain(DType::F32).map(Some);
+        }
         let mut array = HostArray::zeros(DType::F32, tensor.shape.iter().copied())?;
         let (width, values) = (tensor.row_elements(), array.as_mut_slice::<f32>()?);
-        tensor.read_rows(|row, bytes| {
-            Ok(tensor.encoding.decode(bytes, &mut values[row * width..][..width])?)
+        tensor.read_rows(|rows, bytes| {
+            for (row, bytes) in rows.iter().zip(bytes.chunks_exact(bytes.len() / rows.len())) {
+                tensor.encoding.decode(bytes, &mut values[row * width..][..width])?;
+            }
+            Ok(())
         })?;
         Ok(Some(array))
     }
@@ -141,22 +147,11 @@ impl Weights {
     /// the files do not have it. Memory as for [`read`](Weights::read).
     pub(crate) fn read_stored(&self, name: &str) -> Result<Option<HostArray>, ModelError> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
-        let dtype = match tensor.encoding {
-            Encoding::F16 => DType::F16,
-            Encoding::Bf16 => DType::Bf16,
-            Encoding::F64 | Encoding::F32 | Encoding::Blocks(_) => return self.read(name),
-        };
-        let mut array = HostArray::zeros(dtype, tensor.shape.iter().copied())?;
-        let (width, values) = (2 * tensor.row_elements(), array.bytes_mut());
-        tensor.read_rows(|row, bytes| {
-            let elements = bytes.as_chunks().0.iter().map(|&element| u16::from_le_bytes(element));
-            for (value, element) in values[row * width..][..width].as_chunks_mut().0.iter_mut().zip(elements)
-            {
-                *value = element.to_ne_bytes();
-            }
-            Ok(())
-        })?;
-        Ok(Some(array))
+        match tensor.encoding {
+            Encoding::F16 => tensor.read_plain(DType::F16).map(Some),
+            Encoding::Bf16 => tensor.read_plain(DType::Bf16).map(Some),
+            Encoding::F64 | Encoding::F32 | Encoding::Blocks(_) => self.read(name),
+        }
     }
 
     /// The blocks of a matrix as packed weights; none if the files do not have it. Memory as for
@@ -169,7 +164,7 @@ impl Weights {
     ) -> Result<Option<QuantizedArrays>, ModelError> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
         let mut packed = QuantizedArrays::zeros(format)?;
-        tensor.read_rows(|row, bytes| Ok(packed.set_row(row, blocks, bytes)?))?;
+        tensor.read_rows(|rows, bytes| Ok(packed.set_rows(rows, blocks, bytes)?))?;
         Ok(Some(packed))
     }
 }
@@ -200,10 +195,30 @@ impl StoredTensor {
         }
     }
 
-    /// Calls a function with the bytes of each row, and with its position in the array.
+    /// Reads floats that files store as arrays do, straight into an array of their type.
+    fn read_plain(&self, dtype: DType) -> Result<HostArray, ModelError> {
+        let (width, path) = (self.row_elements() * dtype.size_bytes(), self.file.path());
+        let mut array = HostArray::zeros(dtype, self.shape.iter().copied())?;
+        let mut reader = BufReader::new(self.file.reader(self.offset)?);
+        match self.paired_heads {
+            None => reader.read_exact(array.bytes_mut()).in_file(path)?,
+            Some(_) => {
+                for row in 0..self.rows() {
+                    let values = &mut array.bytes_mut()[self.target(row) * width..][..width];
+                    reader.read_exact(values).in_file(path)?;
+                }
+            }
+        }
+        if cfg!(target_endian = "big") {
+            array.bytes_mut().chunks_exact_mut(dtype.size_bytes()).for_each(<[u8]>::reverse);
+        }
+        Ok(array)
+    }
+
+    /// Calls a function with the bytes of some rows after the other, and with their positions in the array.
     fn read_rows(
         &self,
-        mut take: impl FnMut(usize, &[u8]) -> Result<(), ModelError>,
+        mut take: impl FnMut(&[usize], &[u8]) -> Result<(), ModelError>,
     ) -> Result<(), ModelError> {
         let (rows, path) = (self.rows(), self.file.path());
         let row_bytes = self.row_elements() / self.encoding.block_elements() * self.encoding.block_bytes();
@@ -211,11 +226,11 @@ impl StoredTensor {
         let in_chunk = (CHUNK_BYTES / row_bytes.max(1)).max(1);
         let mut chunk = Vec::new();
         for start in (0..if row_bytes == 0 { 0 } else { rows }).step_by(in_chunk) {
-            chunk.resize(in_chunk.min(rows - start) * row_bytes, 0);
+            let count = in_chunk.min(rows - start);
+            chunk.resize(count * row_bytes, 0);
             reader.read_exact(&mut chunk).in_file(path)?;
-            for (row, bytes) in (start..).zip(chunk.chunks_exact(row_bytes)) {
-                take(self.target(row), bytes).in_file(path)?;
-            }
+            let targets: Vec<usize> = (start..start + count).map(|row| self.target(row)).collect();
+            take(&targets, &chunk).in_file(path)?;
         }
         Ok(())
     }

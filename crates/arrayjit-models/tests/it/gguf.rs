@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use arrayjit_models::{LanguageModel, LoadOptions, ModelError, WeightStorage};
+use arrayjit_tensor::BlockFormat;
 use half::{bf16, f16};
 use tempfile::TempDir;
 
@@ -146,6 +147,12 @@ fn llama() -> Vec<u8> {
 
 /// The file of the fixture, with a chat template or without one.
 pub(crate) fn chat_llama(template: Option<&str>) -> Vec<u8> {
+    llama_of(template, |_, encoding, blocks| (encoding.0, blocks))
+}
+
+/// The same with other encodings: `encode` gives the number and the bytes for the name and the blocks of a
+/// matrix.
+fn llama_of(template: Option<&str>, encode: impl Fn(&str, Encoding, Vec<u8>) -> (u32, Vec<u8>)) -> Vec<u8> {
     let mut file = Writer::default();
     file.llama(256, 256);
     if let Some(template) = template {
@@ -153,7 +160,8 @@ pub(crate) fn chat_llama(template: Option<&str>) -> Vec<u8> {
         file.number("tokenizer.ggml.bos_token_id", b'b'.into());
     }
     for (name, shape, encoding) in MATRICES {
-        file.tensor(&format!("{name}.weight"), &shape, encoding.0, &blocks(name, shape, encoding));
+        let (number, bytes) = encode(name, encoding, blocks(name, shape, encoding));
+        file.tensor(&format!("{name}.weight"), &shape, number, &bytes);
     }
     for name in ["blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"] {
         let values = generated(&format!("{}.weight", name.trim_start_matches("blk.0.")), &[256]);
@@ -181,6 +189,26 @@ fn blocks_of_all_encodings_are_those_of_llama_cpp() {
         assert_close("gguf", &logits, &floats(expected));
     }
     assert_eq!(model.tokens("a 1").unwrap(), [b'a', b' ', b'1'].map(u32::from));
+}
+
+#[test]
+fn floats_of_heads_have_the_rows_that_their_blocks_have() {
+    let floats = |name: &str, encoding: Encoding, blocks: Vec<u8>| {
+        let format = match name {
+            "blk.0.attn_q" => BlockFormat::Q4K,
+            "blk.0.attn_k" => BlockFormat::Q5_0,
+            _ => return (encoding.0, blocks),
+        };
+        let mut values = vec![0f32; blocks.len() / encoding.2 * encoding.1];
+        format.decode(&blocks, &mut values).unwrap();
+        (0, values.iter().flat_map(|value| value.to_le_bytes()).collect())
+    };
+    let logits = |bytes: &[u8]| {
+        let (_folder, path) = written(bytes);
+        let options = LoadOptions { weights: WeightStorage::F32, ..LoadOptions::default() };
+        LanguageModel::load_with(&path, &options).unwrap().logits(&[1, 2, 3]).unwrap()
+    };
+    assert!(logits(&llama_of(None, floats)) == logits(&llama()));
 }
 
 #[test]

@@ -3,10 +3,7 @@
 use arrayjit::DType;
 use half::f16;
 
-use super::{
-    arrays::Row,
-    format::{BlockScales, misfit},
-};
+use super::format::{BlockScales, misfit};
 use crate::error::TensorError;
 
 /// A type of blocks in GGUF files. In memory, integers of 5 and 6 bits take 8.
@@ -78,11 +75,14 @@ impl BlockFormat {
             return Err(misfit("bytes", bytes.len(), format!("{} times {size}", weights.len() / count)));
         }
         for (block, weights) in bytes.chunks_exact(size).zip(weights.chunks_exact_mut(count)) {
-            for (number, weights) in weights.chunks_exact_mut(part).enumerate() {
+            let mut integers = [0; MAX_WEIGHTS];
+            self.integers(block, &mut integers[..count]);
+            let parts = weights.chunks_exact_mut(part).zip(integers.chunks_exact(part));
+            for (number, (weights, integers)) in parts.enumerate() {
                 let (scale, offset) = self.scale(block, number);
-                for (at, weight) in weights.iter_mut().enumerate() {
+                for (weight, &integer) in weights.iter_mut().zip(integers) {
                     // The product is exact in f32: it has at most 11 + 7 + 6 bits.
-                    *weight = f32::from(self.integer(block, number * part + at)) * scale + offset;
+                    *weight = f32::from(integer) * scale + offset;
                 }
             }
         }
@@ -106,23 +106,38 @@ impl BlockFormat {
         }
     }
 
-    /// The unsigned integer of a weight of a block.
-    fn integer(self, block: &[u8], at: usize) -> u8 {
-        let low = |bytes: &[u8]| bytes[at % 16] >> (at / 16 * 4) & 15;
-        let fifth = |bytes: &[u8]| (bytes[at / 8] >> (at % 8) & 1) << 4;
-        let low_in_pairs = |bytes: &[u8]| bytes[at / 64 * 32 + at % 32] >> (at / 32 % 2 * 4) & 15;
+    /// Sets as many integers as a block has weights to its unsigned integers.
+    fn integers(self, block: &[u8], integers: &mut [u8]) {
         match self {
-            BlockFormat::Q4_0 => low(&block[2..]),
-            BlockFormat::Q4_1 => low(&block[4..]),
-            BlockFormat::Q5_0 => low(&block[6..]) | fifth(&block[2..]),
-            BlockFormat::Q5_1 => low(&block[8..]) | fifth(&block[4..]),
-            BlockFormat::Q8_0 => block[2 + at] ^ 0x80,
-            BlockFormat::Q4K => low_in_pairs(&block[16..]),
-            BlockFormat::Q5K => low_in_pairs(&block[48..]) | (block[16 + at % 32] >> (at / 32) & 1) << 4,
+            BlockFormat::Q4_0 => halves::<16>(&block[2..18], integers),
+            BlockFormat::Q4_1 => halves::<16>(&block[4..20], integers),
+            BlockFormat::Q5_0 => {
+                halves::<16>(&block[6..22], integers);
+                add_fifth_bits(&block[2..6], integers);
+            }
+            BlockFormat::Q5_1 => {
+                halves::<16>(&block[8..24], integers);
+                add_fifth_bits(&block[4..8], integers);
+            }
+            BlockFormat::Q8_0 => {
+                for (integer, byte) in integers.iter_mut().zip(&block[2..34]) {
+                    *integer = byte ^ 0x80;
+                }
+            }
+            BlockFormat::Q4K => quarters(&block[16..144], integers),
+            BlockFormat::Q5K => {
+                quarters(&block[48..176], integers);
+                for (part, integers) in integers.chunks_exact_mut(32).enumerate() {
+                    add_bits(&block[16..48], part, 1, integers);
+                }
+            }
             BlockFormat::Q6K => {
-                let (half, quarter, lane) = (at / 128, at / 32 % 4, at % 32);
-                let low = block[half * 64 + quarter % 2 * 32 + lane] >> (quarter / 2 * 4) & 15;
-                low | (block[128 + half * 32 + lane] >> (quarter * 2) & 3) << 4
+                for (half, integers) in integers.chunks_exact_mut(128).enumerate() {
+                    halves::<64>(&block[64 * half..][..64], integers);
+                    for (quarter, integers) in integers.chunks_exact_mut(32).enumerate() {
+                        add_bits(&block[128 + 32 * half..][..32], 2 * quarter, 3, integers);
+                    }
+                }
             }
         }
     }
@@ -185,20 +200,88 @@ impl BlockFormat {
         (inputs / self.block_weights()).saturating_mul(self.block_bytes())
     }
 
-    /// The row that whole blocks have.
-    pub(super) fn row(self, bytes: &[u8]) -> Row {
-        let kinds = if self.zero().is_some() { 1 } else { 2 };
-        let BlockScales { shared_by, .. } = self.scales();
-        let mut integers = Vec::with_capacity(bytes.len() / self.block_bytes() * self.block_weights());
-        let (mut floats, mut factors) = (vec![vec![]; kinds], vec![vec![]; kinds]);
-        for block in bytes.chunks_exact(self.block_bytes()) {
-            integers.extend((0..self.block_weights()).map(|at| self.integer(block, at)));
-            for (kind, (floats, factors)) in floats.iter_mut().zip(&mut factors).enumerate() {
-                floats.extend(self.floats(block)[kind].to_ne_bytes());
-                factors.extend((0..shared_by).map(|part| self.factors(block, part)[kind] as u8));
+    /// Sets the elements that a block has in each array of packed weights.
+    pub(super) fn pack(self, block: &[u8], packed: &mut PackedBlock) {
+        let count = self.block_weights();
+        match (self.bits(), self.zero()) {
+            (4, _) => {
+                self.integers(block, &mut packed.unpacked[..count]);
+                let pairs = packed.unpacked[..count].as_chunks::<2>().0;
+                for (byte, pair) in packed.integers.iter_mut().zip(pairs) {
+                    let pair = u16::from_le_bytes(*pair); // unlike bytes, vectors shift words
+                    *byte = (pair | pair >> 4) as u8;
+                }
+            }
+            (_, zero) => {
+                let integers = &mut packed.integers[..count];
+                self.integers(block, integers);
+                let zero = zero.unwrap_or(0);
+                integers.iter_mut().for_each(|integer| *integer = integer.wrapping_sub(zero));
             }
         }
-        let scales = if shared_by == 1 { floats } else { [factors, floats].concat() };
-        Row { integers, scales }
+        let kinds = if self.zero().is_some() { 1 } else { 2 };
+        let BlockScales { shared_by, .. } = self.scales();
+        let floats = if shared_by == 1 { 0 } else { kinds };
+        for kind in 0..kinds {
+            packed.scales[floats + kind][..2].copy_from_slice(&self.floats(block)[kind].to_ne_bytes());
+        }
+        if shared_by > 1 {
+            for part in 0..shared_by {
+                for (scales, factor) in packed.scales[..kinds].iter_mut().zip(self.factors(block, part)) {
+                    scales[part] = factor as u8;
+                }
+            }
+        }
+    }
+}
+
+/// The most weights of a block.
+const MAX_WEIGHTS: usize = 256;
+/// The most parts of a block with scales of their own.
+const MAX_PARTS: usize = 16;
+
+/// The bytes of a block's elements in the arrays of packed weights. Bytes behind them have no meaning.
+pub(super) struct PackedBlock {
+    pub(super) integers: [u8; MAX_WEIGHTS],
+    /// The elements of each array behind the integers.
+    pub(super) scales: [[u8; MAX_PARTS]; 4],
+    /// The integers of 4 bits before they are packed, one a byte.
+    unpacked: [u8; MAX_WEIGHTS],
+}
+
+impl PackedBlock {
+    pub(super) fn new() -> PackedBlock {
+        PackedBlock { integers: [0; MAX_WEIGHTS], scales: [[0; MAX_PARTS]; 4], unpacked: [0; MAX_WEIGHTS] }
+    }
+}
+
+/// Splits `N` bytes: their low halves are the first integers, and their high halves the next.
+fn halves<const N: usize>(bytes: &[u8], integers: &mut [u8]) {
+    let (low, high) = integers.split_at_mut(N);
+    for ((byte, low), high) in bytes[..N].iter().zip(&mut low[..N]).zip(&mut high[..N]) {
+        (*low, *high) = (byte & 15, byte >> 4);
+    }
+}
+
+/// Splits each 32 bytes of a block of 256 integers of 4 bits.
+fn quarters(bytes: &[u8], integers: &mut [u8]) {
+    for (bytes, integers) in bytes.chunks_exact(32).zip(integers.chunks_exact_mut(64)) {
+        halves::<32>(bytes, integers);
+    }
+}
+
+/// Adds the bits 4 and up of integers, which are the bits `shift` and up of bytes.
+fn add_bits(bytes: &[u8], shift: usize, mask: u8, integers: &mut [u8]) {
+    for (integer, byte) in integers.iter_mut().zip(bytes) {
+        *integer |= (byte >> shift & mask) << 4;
+    }
+}
+
+/// Adds the fifth bits of 32 integers, which stand side by side.
+fn add_fifth_bits(bytes: &[u8], integers: &mut [u8]) {
+    for (integers, bits) in integers.chunks_exact_mut(8).zip(bytes) {
+        for (at, integer) in integers.iter_mut().enumerate() {
+            *integer |= (bits >> at & 1) << 4;
+        }
     }
 }

@@ -172,6 +172,53 @@ fn blocks_have_the_weights_of_their_format() {
     }
 }
 
+/// The weight of output `o` and input `k`, read from the arrays as their shapes define it.
+fn packed_weight(weights: &QuantizedArrays, o: usize, k: usize) -> f32 {
+    let arrays = weights.format.arrays();
+    let block = weights.format.inputs() / weights.format.blocks();
+    let element = |name: &str, column: usize| {
+        let at = arrays.iter().position(|array| array.name == name)?;
+        Some(weights.arrays[at].value(&[o / 64, column, o % 64]).unwrap() as f32)
+    };
+    let shared_by = weights.format.blocks() / arrays.last().unwrap().shape[1];
+    let factor = |name: &str| {
+        let shared = element(&format!("shared_{name}"), k / block / shared_by).unwrap_or(1.0);
+        Some(element(name, k / block)? * shared)
+    };
+    let bytes = arrays[0].shape[2];
+    let byte = weights.arrays[0].value(&[o / 64, k / block, k % block * bytes / block, o % 64]).unwrap();
+    let integer = if bytes == block { byte } else { f64::from(byte as u8 >> (k % 2 * 4) & 15) };
+    match factor("offsets") {
+        Some(offset) => (integer as f32).mul_add(factor("scales").unwrap(), offset),
+        None => (integer as f32 - if bytes == block { 0.0 } else { 8.0 }) * factor("scales").unwrap(),
+    }
+}
+
+#[test]
+fn rows_in_any_order_fill_the_lanes_of_their_panels() {
+    let (outputs, inputs) = (130, 512);
+    for (format, size, halves, weights_of) in FORMATS {
+        let in_row = inputs / weights_of(&vec![0; *size]).len() * size;
+        let bytes = blocks(outputs * in_row / size, *size, halves);
+        let whole = QuantizedArrays::from_blocks(*format, [outputs, inputs], &bytes).unwrap();
+        let expected: Vec<f32> = bytes.chunks_exact(*size).flat_map(weights_of).collect();
+        for (at, expected) in expected.into_iter().enumerate() {
+            let found = packed_weight(&whole, at / inputs, at % inputs);
+            assert_eq!(found, expected, "{format:?}: weight {at}");
+        }
+        let mut parts = QuantizedArrays::zeros(whole.format).unwrap();
+        let order: Vec<usize> = (0..outputs).map(|at| at * 37 % outputs).collect();
+        for outputs in order.chunks(71) {
+            let rows: Vec<u8> =
+                outputs.iter().flat_map(|&o| &bytes[o * in_row..][..in_row]).copied().collect();
+            parts.set_rows(outputs, *format, &rows).unwrap();
+        }
+        for (part, whole) in parts.arrays.iter().zip(&whole.arrays) {
+            assert!(part.bytes() == whole.bytes(), "{format:?}");
+        }
+    }
+}
+
 #[test]
 fn backends_have_the_bits_of_the_interpreter() {
     for (bits, block, outputs, inputs) in
@@ -230,6 +277,13 @@ fn sizes_that_do_not_fit_are_errors() {
     };
     assert_eq!(of(40, &[]), "inputs is 40, expected a multiple of 32");
     assert_eq!(of(64, &[0; 3]), "bytes is 3, expected 2 times 36");
+    let mut weights = QuantizedArrays::from_blocks(BlockFormat::Q4_0, [2, 64], &[0; 72]).unwrap();
+    let mut set = |outputs: &[usize], blocks, bytes| {
+        message(weights.set_rows(outputs, blocks, &vec![0; bytes]).unwrap_err())
+    };
+    assert_eq!(set(&[1, 2], BlockFormat::Q4_0, 72), "output is 2, expected less than 2");
+    assert_eq!(set(&[1, 0], BlockFormat::Q4_0, 71), "bytes is 71, expected 2 times 36");
+    assert_eq!(set(&[1], BlockFormat::Q4_1, 40), "blocks is Q4_1, expected the format of the weights");
     let decode =
         |bytes: &[u8], weights| message(BlockFormat::Q6K.decode(bytes, &mut vec![0.0; weights]).unwrap_err());
     assert_eq!(decode(&[0; 210], 255), "weights is 255, expected a multiple of 256");
