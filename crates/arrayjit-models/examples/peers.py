@@ -1,11 +1,14 @@
 """The speed of other programs at what `throughput` and `embed_throughput` measure, for docs/models.md.
 
 peers.py embed FOLDER THREADS torch|onnxruntime    tokens per second of 32 texts
-peers.py decode FILE.gguf THREADS llama            milliseconds a token behind a prompt of 100 tokens
+peers.py decode FILE.gguf THREADS llama|torch|torch-bf16
+                                                   milliseconds a token behind a prompt of 100 tokens
 
-llama.cpp is that of the package `cyllama`.
+llama.cpp is that of the package `cyllama`. torch has random weights in f32 or bf16, in the configuration of
+the file, which the package `gguf` reads.
 """
 
+import functools
 import os
 import statistics
 import sys
@@ -58,7 +61,7 @@ def embed(folder, threads, program):
 
 def decode(path, threads, program):
     prompt = [at * 7 % 256 for at in range(PROMPT)]
-    step = {"llama": llama_steps}[program](path, threads, prompt)
+    step = DECODERS[program](path, threads, prompt)
     times = []
     for at in range(TOKENS):
         start = time.perf_counter()
@@ -84,4 +87,38 @@ def llama_steps(path, threads, prompt):
     return step
 
 
+def torch_steps(path, threads, prompt, dtype="float32"):
+    import gguf
+    import torch
+    from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+    torch.set_num_threads(threads)
+    file = gguf.GGUFReader(path)
+    number = lambda key: file.get_field(f"llama.{key}").contents()
+    tensors = {tensor.name: tensor.shape for tensor in file.tensors}
+    config = LlamaConfig(
+        vocab_size=int(tensors["token_embd.weight"][1]),
+        hidden_size=number("embedding_length"),
+        intermediate_size=number("feed_forward_length"),
+        num_hidden_layers=number("block_count"),
+        num_attention_heads=number("attention.head_count"),
+        num_key_value_heads=number("attention.head_count_kv"),
+        tie_word_embeddings="output.weight" not in tensors,
+    )
+    model = LlamaForCausalLM(config).to(getattr(torch, dtype)).eval()
+    cache = DynamicCache(config=config)
+
+    @torch.inference_mode()
+    def read(tokens):
+        return model(torch.tensor([tokens]), past_key_values=cache, use_cache=True).logits
+
+    read(prompt)
+    return lambda at: read([at])
+
+
+DECODERS = {
+    "llama": llama_steps,
+    "torch": torch_steps,
+    "torch-bf16": functools.partial(torch_steps, dtype="bfloat16"),
+}
 {"embed": embed, "decode": decode}[sys.argv[1]](sys.argv[2], int(sys.argv[3]), sys.argv[4])
