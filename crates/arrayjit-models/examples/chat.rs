@@ -21,12 +21,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !text.is_empty() {
         return answer(&mut model, &mut dialogue, text.join(" "));
     }
-    for line in io::stdin().lock().lines() {
+    let mut lines = io::stdin().lock().lines();
+    loop {
+        print!("> ");
+        io::stdout().flush()?;
+        let Some(line) = lines.next() else { return Ok(()) };
         let start = Instant::now();
         answer(&mut model, &mut dialogue, line?)?;
         println!("[{:.1} s]", start.elapsed().as_secs_f64());
     }
-    Ok(())
 }
 
 /// Prints the answer to a text, and adds both to the dialogue. The model computes only what is new in it.

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let batch = ContinuousBatch::load(chat, 8, &LoadOptions::default())?;
     let embedding = embedding.first().map(EmbeddingModel::load).transpose()?;
-    let server = Server::http(address)?;
+    let server = Server::http(address).map_err(|error| format!("{address}: {error}"))?;
     writeln!(io::stdout(), "http://{}/v1", server.server_addr())?;
     serve(&server, &BatchThread::spawn(batch), embedding.as_ref());
     Ok(())
