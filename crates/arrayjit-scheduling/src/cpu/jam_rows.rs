@@ -4,7 +4,7 @@
 //! for row in 0..4, n { for k strip { acc[lane] := fma(a(row, k), b(n, k), acc[lane]) }; fold acc }
 //! =
 //! for n, row pair { for k strip { v[lane] := b(n, k)
-//!                                 for row in 0..2 { acc[row, lane] := fma(a(row, k), v[lane], acc[row, lane]) } }
+//!                                 for row { acc[row, lane] := fma(a(row, k), v[lane], acc[row, lane]) } }
 //!                   fold acc }
 //! ```
 //!
