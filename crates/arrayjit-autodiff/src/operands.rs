@@ -60,7 +60,7 @@ impl BackwardPass<'_> {
         let (adjoint, is_new) = self.adjoint(&node, statement.at)?;
         adjoint.sparse |= bindings.sparse || rule.has_condition();
         let adjoint = adjoint.node.clone();
-        if let Some(windows) = self.windows(statement, &access, &rule, bindings)? {
+        if let Some(windows) = self.windows(statement, position, &rule, bindings)? {
             let covers = self.add_windows(windows, &adjoint, is_new, statement)?;
             self.note_sparse(&node, is_new && !covers);
             return Ok(());

@@ -20,6 +20,8 @@
 
 mod inverse;
 
+use std::borrow::Cow;
+
 use assignments::indexing::{
     AxisIndex, Indexed, Projection, Projections, are_surjective, axis_iterator, identity_projections,
 };
@@ -55,7 +57,7 @@ impl BackwardPass<'_> {
     pub(crate) fn windows(
         &mut self,
         statement: &Statement,
-        access: &Access,
+        position: usize,
         rule: &Formula,
         bindings: &Bindings,
     ) -> Result<Option<Vec<ReadWindow>>> {
@@ -64,13 +66,19 @@ impl BackwardPass<'_> {
         else {
             return Ok(None);
         };
-        if !access.index.iter().any(is_window) {
+        let points = with_unit_axes(&statement.accum);
+        let access = Access::of_operand(&points, position);
+        let Some(access) = access.filter(|access| access.index.iter().any(is_window)) else {
             return Ok(None);
-        }
-        let windows = self.windows_of(&statement.accum, access);
-        let factor = statement.operand(*factor, &mut self.tape)?;
-        let read = |factor| read_windows(&statement.accum, access, [&bindings.adjoint, &factor], &windows);
-        Ok(factor.and_then(read))
+        };
+        let Some(value) = statement.operand(*factor, &mut self.tape)? else { return Ok(None) };
+        let value = Access { index: points.projections.project_rhs()[*factor].clone(), ..value };
+        let adjoint = &bindings.adjoint;
+        let is_at_target = adjoint.index.as_slice() == statement.accum.projections.project_lhs();
+        let target = if is_at_target { points.projections.project_lhs() } else { &adjoint.index };
+        let adjoint = Access { index: target.into(), ..adjoint.clone() };
+        let windows = self.windows_of(&points, &access);
+        Ok(read_windows(&points, &access, [&adjoint, &value], &windows))
     }
 
     /// The axes of an operand whose indices are windows, or may be outside of the operand.
@@ -174,6 +182,15 @@ fn projections(
 fn is_window(index: &AxisIndex) -> bool {
     let terms = index.loop_terms();
     terms.len() > 1 || terms.iter().any(|&(_, step)| step > 1)
+}
+
+/// The accumulation with the product axes of extent 1 that windows have. Its windows have the form of those
+/// over more elements, so that a size of a run may be 1 without another order of the sums.
+fn with_unit_axes(accum: &Accum) -> Cow<'_, Accum> {
+    match accum.projections.with_unit_axes() {
+        Some(projections) => Cow::Owned(Accum { projections: projections.clone(), ..accum.clone() }),
+        None => Cow::Borrowed(accum),
+    }
 }
 
 fn read_windows(

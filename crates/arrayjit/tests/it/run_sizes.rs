@@ -150,6 +150,11 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "x, w",
     ),
     (
+        "a convolution over two sizes",
+        "size h = (n + 1)/2\n a[k,i,j] := x[i,k] * v[j] where k < 4\n y[k,i,j] :+= pad(a, 0)[r, 2*i + d - 1, j + e - 1] * w[3*d + e, 4*r + k] where i < h, j < m, k < 4, r < 4, d < 3, e < 3\n loss :+= y[k,i,j] * y[k,i,j]",
+        "x, v, w",
+    ),
+    (
         "joined parts",
         "node j f32[n + m]\n j[i] := pad(x, 0)[i,0]\n j[n + i] := v[i]\n loss :+= j[i] * j[i] * tanh(j[i])",
         "x, v",

@@ -6,9 +6,8 @@
 //! iterators and static symbols. One index of an array may be computed by an operand at run time.
 //! Conditions can cut off a part of the product space ([`Projections::within`]).
 //! [`Projections`] has these invariants: no product axis without a condition has extent 1 (its iterator is
-//! replaced by 0), every
-//! loop variable in an index is a product iterator, ranks agree with dimensions, and no index depends on
-//! itself.
+//! replaced by 0), except in [`Projections::with_unit_axes`], every loop variable in an index is a product
+//! iterator, ranks agree with dimensions, and no index depends on itself.
 
 pub mod bounded_space;
 pub mod concat;
@@ -220,6 +219,8 @@ pub struct Projections {
     rhs_dims: Vec<Dims>,
     project_lhs: Projection,
     project_rhs: Vec<Projection>,
+    /// See [`with_unit_axes`](Self::with_unit_axes).
+    unit_axes: Option<Box<Projections>>,
     debug_info: String,
 }
 
@@ -312,21 +313,51 @@ impl Projections {
         let bounded = BoundedSpace::new(&extents, conditions)
             .map_err(|(condition, why)| IndexError::Condition { condition, why })?;
         let is_conditional = |axis| conditions.iter().any(|c| c.mentions(axis_iterator(axis)));
-        let iterating = || axes.iter().enumerate().filter(|&(axis, &d)| d != 1 || is_conditional(axis));
-        let iterated: Vec<LoopId> = iterating().map(|(axis, _)| axis_iterator(axis)).collect();
-        let counted = |projection: &[AxisIndex]| in_counts(projection, &bounded, &iterated);
+        let is_iterated = |axis: usize| axes[axis] != 1 || is_conditional(axis);
+        let has_window = |id: LoopId| rhs.iter().any(|(_, projection)| has_window(projection, id));
+        let is_unit = |axis: usize| !is_iterated(axis) && has_iterator(&lhs.1, axis_iterator(axis));
+        let has_unit_window = (0..axes.len()).any(|axis| is_unit(axis) && has_window(axis_iterator(axis)));
+        let debug_info = debug_info.into();
+        let space = (axes, &bounded);
+        let unit_axes = (has_unit_window && conditions.is_empty()).then(|| {
+            let is_kept = |axis| is_iterated(axis) || is_unit(axis);
+            Box::new(Projections::over(space, is_kept, lhs.clone(), rhs.clone(), debug_info.clone()))
+        });
+        Ok(Projections { unit_axes, ..Projections::over(space, is_iterated, lhs, rhs, debug_info) })
+    }
+
+    /// Projections over some axes of a space. The iterators of the others are 0.
+    fn over(
+        (axes, bounded): (&[usize], &BoundedSpace),
+        is_iterated: impl Fn(usize) -> bool,
+        lhs: Indexed,
+        rhs: Vec<Indexed>,
+        debug_info: String,
+    ) -> Projections {
+        let iterating = || (0..axes.len()).filter(|&axis| is_iterated(axis));
+        let iterated: Vec<LoopId> = iterating().map(axis_iterator).collect();
+        let counted = |projection: &[AxisIndex]| in_counts(projection, bounded, &iterated);
         let (rhs_dims, project_rhs) = rhs.into_iter().map(|(dims, p)| (dims, counted(&p))).unzip();
-        Ok(Projections {
-            product_space: iterating().map(|(_, &d)| d).collect(),
-            product_iterators: iterating().map(|(axis, _)| axis_iterator(axis)).collect(),
-            clips: iterating().map(|(axis, _)| bounded.clips()[axis].clone()).collect(),
+        Projections {
+            product_space: iterating().map(|axis| axes[axis]).collect(),
+            product_iterators: iterating().map(axis_iterator).collect(),
+            clips: iterating().map(|axis| bounded.clips()[axis].clone()).collect(),
             run_sizes: RunSizes::new(),
             project_lhs: counted(&lhs.1),
             lhs_dims: lhs.0,
             rhs_dims,
             project_rhs,
-            debug_info: debug_info.into(),
-        })
+            unit_axes: None,
+            debug_info,
+        }
+    }
+
+    /// These projections with the axes of extent 1 that the array written has, and their iterators in the
+    /// indices: in `y[i] :+= x[2*i + d] * f[d]` for a single `i`, the index of `x` is `2*i + d` instead of
+    /// `d`. There are such projections only if [`new`](Self::new) removed such an axis from a window. The
+    /// gradient of the window then is the same sum, in the same order, as for more elements.
+    pub fn with_unit_axes(&self) -> Option<&Projections> {
+        self.unit_axes.as_deref()
     }
 
     /// The projections of a pointwise operation, in which every array has the same dimensions.
@@ -360,6 +391,7 @@ impl Projections {
             project_lhs: lhs.1,
             rhs_dims,
             project_rhs,
+            unit_axes: None,
             debug_info: debug_info.into(),
             ..self.clone()
         })
@@ -373,6 +405,7 @@ impl Projections {
             product_space: axes.iter().map(|&axis| self.product_space[axis]).collect(),
             product_iterators: axes.iter().map(|&axis| self.product_iterators[axis]).collect(),
             run_sizes: axes.iter().filter_map(|&axis| self.run_sizes.get(axis).cloned()).collect(),
+            unit_axes: None,
             ..self.clone()
         })
     }
@@ -381,7 +414,7 @@ impl Projections {
     /// those arrays that `lhs` and `rhs` select, and the others have the same elements for all its indices.
     #[must_use]
     pub fn with_outer_axis(&self, extent: usize, lhs: bool, rhs: &[bool]) -> Projections {
-        let mut projections = self.clone();
+        let mut projections = Projections { unit_axes: None, ..self.clone() };
         let next = self.product_iterators.iter().map(|iterator| iterator.index() + 1).max().unwrap_or(0);
         let index = match extent {
             1 => AxisIndex::Fixed(0),
@@ -410,7 +443,7 @@ impl Projections {
     /// subtracted is then proven not to be negative.
     #[must_use]
     pub fn with_guard(&self, conditions: &[Affine]) -> (Projections, LoopId) {
-        let mut projections = self.clone();
+        let mut projections = Projections { unit_axes: None, ..self.clone() };
         let next = self.product_iterators.iter().map(|iterator| iterator.index() + 1).max().unwrap_or(0);
         projections.product_space.insert(0, 1);
         projections.product_iterators.insert(0, axis_iterator(next));
@@ -529,12 +562,29 @@ impl Projections {
 
     /// Replaces the affine form of every index by `f` of it, for instance to renumber symbols.
     pub fn map_indices(&mut self, mut f: impl FnMut(Affine) -> Affine) {
+        self.map_all_indices(&mut f);
+    }
+
+    fn map_all_indices(&mut self, f: &mut dyn FnMut(Affine) -> Affine) {
         let indices = self.project_lhs.iter_mut().chain(self.project_rhs.iter_mut().flatten());
         for index in indices {
-            *index = index.map(&mut f);
+            *index = index.map(&mut *f);
         }
         self.clips.iter_mut().flatten().for_each(|clip| *clip = f(clip.clone()));
+        if let Some(projections) = &mut self.unit_axes {
+            projections.map_all_indices(f);
+        }
     }
+}
+
+/// Whether an index mentions an iterator.
+fn has_iterator(projection: &[AxisIndex], id: LoopId) -> bool {
+    projection.iter().any(|index| index.affine().mentions(id))
+}
+
+/// Whether an iterator is one of several terms of an index, or has a step or an offset.
+fn has_window(projection: &[AxisIndex], id: LoopId) -> bool {
+    projection.iter().any(|index| matches!(index, AxisIndex::Affine(affine) if affine.mentions(id)))
 }
 
 /// Checks the rank of an array, and that the product space, of `axes` axes, has the iterators of its indices.
