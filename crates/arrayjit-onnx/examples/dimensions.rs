@@ -2,7 +2,9 @@
 //! and what a run costs beside code for its shape alone.
 //!
 //! `cargo run --release -p arrayjit-onnx --example dimensions -- model.onnx shapes 500 b=4 t=128` runs random
-//! shapes within the bounds, and `… compare 1x16 1x128 b=8 t=128` times shapes of the first dimensions.
+//! shapes within the bounds, `… compare 1x16 1x128 b=8 t=128` times shapes of the first dimensions, and
+//! `… cold symbolic 1x128 500 60 b=8 t=128` (or `exact`) measures the time and the memory from the file to
+//! the first result, and then 500 random shapes for at most 60 seconds.
 #![allow(clippy::print_stdout, reason = "it reports what it measured")]
 
 use std::{
@@ -44,15 +46,42 @@ fn timed(session: &InferenceSession, inputs: &[(String, HostArray)]) -> Result<D
     Ok(start.elapsed())
 }
 
-/// The memory of this process, in MiB.
-fn memory() -> Option<u64> {
+/// The memory of this process, in MiB: `VmRSS` now, `VmHWM` at most.
+fn memory(field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process::id())).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS"))?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 1024)
 }
 
-/// Runs each of many random shapes twice: the first run compiles, if any does.
-fn many_shapes(session: &InferenceSession, count: usize, bounds: &Sizes) -> Result<(), Box<dyn Error>> {
+/// Measures from the file to the first result, and ten later runs.
+fn cold(
+    file: &str,
+    backend: &Backend,
+    options: SessionOptions,
+    sizes: &Sizes,
+) -> Result<InferenceSession, Box<dyn Error>> {
+    let start = Instant::now();
+    let model = Model::load(file)?;
+    let session = model.session_with(backend, options)?;
+    let inputs = inputs(&model, sizes)?;
+    timed(&session, &inputs)?;
+    let first = start.elapsed().as_secs_f64() * 1e3;
+    let peak = memory("VmHWM").unwrap_or_default();
+    let mut later = (0..10).map(|_| timed(&session, &inputs)).collect::<Result<Vec<_>, _>>()?;
+    later.sort();
+    let later = later[later.len() / 2].as_secs_f64() * 1e3;
+    println!("first result {first:.1} ms, later runs {later:.2} ms, peak {peak} MiB");
+    Ok(session)
+}
+
+/// Runs each of many random shapes twice: the first run compiles, if any does. Begins no shape after `limit`.
+fn many_shapes(
+    session: &InferenceSession,
+    count: usize,
+    limit: Duration,
+    bounds: &Sizes,
+) -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
     let mut random = 1usize;
     let mut next = |below: usize| {
         random = (random * 1_103_515_245 + 12345) % (1 << 31);
@@ -66,12 +95,16 @@ fn many_shapes(session: &InferenceSession, count: usize, bounds: &Sizes) -> Resu
         let more = first.saturating_sub(second);
         compilations += usize::from(more > Duration::from_millis(15));
         compiling += more;
-        if at.is_power_of_two() || at == count {
+        let is_last = at == count || start.elapsed() > limit;
+        if at.is_power_of_two() || is_last {
             println!(
                 "{at} shapes: {:.3} s beyond second runs, {compilations} compilations, {} MiB",
                 compiling.as_secs_f64(),
-                memory().unwrap_or_default()
+                memory("VmRSS").unwrap_or_default()
             );
+        }
+        if is_last {
+            break;
         }
     }
     Ok(())
@@ -114,27 +147,29 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|(name, bound)| Ok((name.into(), bound.parse()?)))
         .collect::<Result<_, Box<dyn Error>>>()?;
     let [file, what, rest @ ..] = args.as_slice() else {
-        return Err("give a model and shapes or compare".into());
+        return Err("give a model and shapes, compare or cold".into());
     };
-    let (model, backend) = (Model::load(file)?, Backend::open("multicore")?);
+    let backend = Backend::open("multicore")?;
     let symbolic = SessionOptions::new().shapes(ShapePolicy::Symbolic);
-    let given = bounds.iter().fold(symbolic.clone(), |options, (name, &bound)| options.bound(name, bound));
-    match what.as_str() {
-        "shapes" => {
-            let session = model.session_with(&backend, symbolic)?;
-            many_shapes(&session, rest.first().map_or(Ok(500), |count| count.parse())?, &bounds)
+    let shape = |text: &String| -> Result<Sizes, Box<dyn Error>> {
+        bounds.keys().zip(text.split('x')).map(|(name, size)| Ok((name.clone(), size.parse()?))).collect()
+    };
+    match (what.as_str(), rest) {
+        ("shapes", _) => {
+            let session = Model::load(file)?.session_with(&backend, symbolic)?;
+            let count = rest.first().map_or(Ok(500), |count| count.parse())?;
+            many_shapes(&session, count, Duration::MAX, &bounds)
         }
-        "compare" => {
-            let shape = |text: &String| -> Result<Sizes, Box<dyn Error>> {
-                bounds
-                    .keys()
-                    .zip(text.split('x'))
-                    .map(|(name, size)| Ok((name.clone(), size.parse()?)))
-                    .collect()
-            };
+        ("compare", _) => {
             let shapes = rest.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
-            compare(&model, &backend, &shapes, given)
+            let given = bounds.iter().fold(symbolic, |options, (name, &bound)| options.bound(name, bound));
+            compare(&Model::load(file)?, &backend, &shapes, given)
         }
-        other => Err(format!("{other} is none of shapes and compare").into()),
+        ("cold", [policy, first, count, seconds]) => {
+            let options = if policy == "exact" { SessionOptions::new() } else { symbolic };
+            let session = cold(file, &backend, options, &shape(first)?)?;
+            many_shapes(&session, count.parse()?, Duration::from_secs(seconds.parse()?), &bounds)
+        }
+        (other, _) => Err(format!("{other} is none of shapes, compare and cold with four arguments").into()),
     }
 }
