@@ -153,6 +153,8 @@ def jax_bert(config, weights, inputs):
 
 def measure(args):
     """Measures one program in this process; `dimensions` measures arrayjit in the same way."""
+    # jax has no setting for its threads: it has as many as the process has cores when it is loaded.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])
     opened = {"torch": lambda: open_torch(False), "torch-compile": lambda: open_torch(True),
               "jax": open_jax, "onnxruntime": open_onnxruntime}
     load = opened[args.program]()
