@@ -81,7 +81,9 @@ fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {
         unmap(start, before);
         unmap(base.wrapping_add(kept), mapped - before - kept);
     }
-    advise(base, bytes);
+    // SAFETY: the huge pages lie within the new mapping; the advice changes no contents. A failure costs only
+    // speed.
+    unsafe { libc::madvise(base.cast(), bytes / HUGE_PAGE * HUGE_PAGE, libc::MADV_HUGEPAGE) };
     NonNull::new(base)
 }
 
@@ -113,27 +115,6 @@ unsafe fn unmap(base: *mut u8, bytes: usize) {
         unsafe { libc::munmap(base.cast(), bytes) };
     }
 }
-
-/// Asks the system to back the huge pages that lie entirely in the range, which may come from any allocator.
-#[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) fn advise(base: *const u8, bytes: usize) {
-    let first = base.addr().next_multiple_of(HUGE_PAGE);
-    let end = (base.addr() + bytes) / HUGE_PAGE * HUGE_PAGE;
-    if first < end {
-        // SAFETY: the range lies within memory of the caller; the advice changes no contents. A failure costs
-        // only speed.
-        unsafe {
-            libc::madvise(
-                base.wrapping_add(first - base.addr()).cast_mut().cast(),
-                end - first,
-                libc::MADV_HUGEPAGE,
-            )
-        };
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-pub(crate) fn advise(_: *const u8, _: usize) {}
 
 /// Moves memory of any allocator onto huge pages at once, if the system has some. Its first and last huge
 /// page may hold other memory of the process, which moves too.
