@@ -189,7 +189,9 @@ impl NumericsRewriter<'_> {
             return false;
         }
         let terms = found.free.iter().fold(1i64, |terms, l| terms.saturating_mul(l.hi.limit));
-        let most = (if terms >= LONG_ROW { FEW_ROWS } else { FEW_ROWS / 2 }).min(FEW_ROWS_ELEMENTS / terms);
+        let most = if terms >= LONG_ROW { FEW_ROWS } else { FEW_ROWS / 2 };
+        // An empty loop has no terms.
+        let most = most.min(FEW_ROWS_ELEMENTS / terms.max(1));
         let rows = |x: &Expr, y: &Expr| {
             let own = found.outputs.iter().filter(|l| mentions(x, l.var) && !mentions(y, l.var));
             own.map(|l| if is_constant(l) { l.hi.limit } else { i64::MAX }).fold(1, i64::saturating_mul)

@@ -1,4 +1,4 @@
-//! Tiles of products of a few rows, each of which has partial results in vectors.
+//! This pass tiles products of a few rows, each of which has partial results in vectors.
 //!
 //! ```text
 //! for row in 0..4, n { for k strip { acc[lane] := fma(a(row, k), b(n, k), acc[lane]) }; fold acc }

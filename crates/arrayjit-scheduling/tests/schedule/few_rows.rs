@@ -108,3 +108,26 @@ fn long_narrow_products_of_a_few_rows_read_rows_in_order() {
         assert!(last.contains("f32[64] register"), "{last}");
     }
 }
+
+/// One of the loops over the sum is empty, so that nothing is added.
+#[test]
+fn products_without_terms_are_zero() {
+    let text = "routine @empty fast {
+  node %0 \"a\" f32[3, 0, 64] on_device
+  node %1 \"b\" f32[5, 0, 64] on_device
+  node %2 \"c\" f32[3, 5] on_device
+  zero %2
+  for i0 in 0..3 {
+    for i1 in 0..5 {
+      for i2 in 0..0 {
+        for i3 in 0..64 {
+          %2[i0, i1] := %2[i0, i1] + %0[i0, i2, i3] * %1[i1, i2, i3]
+        }
+      }
+    }
+  }
+}
+";
+    let (_, results, _) = steps_on(&filled(parse(text)), &cpu(), &eager());
+    assert!(results[2].iter().all(|byte| *byte == 0));
+}
