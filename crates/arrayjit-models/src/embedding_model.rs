@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -51,6 +52,9 @@ const SHORTEST: usize = 32;
 const MAX_TEXTS: usize = 32;
 /// The most tokens that a run reads.
 const MAX_TOKENS: usize = 4096;
+/// The number of tokens for which a run of its own takes as long as computing them: of the vectors of a text of
+/// MiniLM, 5.8 ms of 47 did not depend on the number of texts.
+const RUN_TOKENS: usize = 24;
 
 impl EmbeddingModel {
     /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files or `pytorch_model.bin`, and
@@ -110,15 +114,12 @@ impl EmbeddingModel {
         let tokens = texts.iter().map(|text| self.tokens(text)).collect::<Result<Vec<_>, _>>()?;
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&at| tokens[at].len());
+        let lengths: Vec<usize> = order.iter().map(|&at| tokens[at].len()).collect();
         let mut vectors = vec![Vec::new(); texts.len()];
-        let mut rest = &order[..];
-        while let Some(&shortest) = rest.first() {
-            let bound = self.bound(tokens[shortest].len());
-            let fits = rest.iter().take_while(|&&at| tokens[at].len() <= bound).count();
-            let (batch, others) = rest.split_at(fits.min(batch_size(bound)));
-            rest = others;
+        for batch in batches(&lengths, |length| batch_size(self.bound(length))) {
+            let batch = &order[batch];
             let of_batch: Vec<&[u32]> = batch.iter().map(|&at| tokens[at].as_slice()).collect();
-            let values = self.run(&of_batch, bound)?;
+            let values = self.run(&of_batch)?;
             for (&at, vector) in batch.iter().zip(values.as_slice::<f32>()?.chunks(self.size)) {
                 vectors[at] = vector.to_vec();
             }
@@ -145,7 +146,7 @@ impl EmbeddingModel {
     }
 
     /// The vectors `[texts, size]` of tokens.
-    fn run(&self, texts: &[&[u32]], bound: usize) -> Result<HostArray, ModelError> {
+    fn run(&self, texts: &[&[u32]]) -> Result<HostArray, ModelError> {
         let longest = texts.iter().map(|tokens| tokens.len()).max().unwrap_or_default();
         let mut padded = HostArray::zeros(DType::I32, [texts.len(), longest])?;
         for (row, tokens) in padded.as_mut_slice::<i32>()?.chunks_mut(longest).zip(texts) {
@@ -153,7 +154,7 @@ impl EmbeddingModel {
         }
         let lengths: Vec<i32> = texts.iter().map(|tokens| tokens.len() as i32).collect();
         let lengths = HostArray::from_slice(&lengths, [texts.len()])?;
-        let routine = self.routine(bound)?;
+        let routine = self.routine(self.bound(longest))?;
         let results = routine.run(&[("tokens", &padded), ("lengths", &lengths)])?;
         results.into_iter().next().ok_or(ModelError::EmptyPrompt)
     }
@@ -175,7 +176,57 @@ impl EmbeddingModel {
     }
 }
 
+/// Divides texts, whose lengths increase, into the runs that together compute fewest tokens. A run computes the
+/// length of its longest text for each of its texts, of which it takes as many as `most` says, and costs
+/// [`RUN_TOKENS`] tokens by itself.
+fn batches(lengths: &[usize], most: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
+    // For each number of texts, the least cost of the shortest ones, and where their last run begins.
+    let mut best: Vec<(usize, usize)> = vec![(0, 0)];
+    for (last, &length) in lengths.iter().enumerate() {
+        let first = (last + 1).saturating_sub(most(length));
+        let cost = |from: usize| (best[from].0 + (last + 1 - from) * length + RUN_TOKENS, from);
+        best.extend((first..=last).map(cost).min());
+    }
+    let mut batches = Vec::new();
+    let mut end = lengths.len();
+    while end > 0 {
+        batches.push(best[end].1..end);
+        end = best[end].1;
+    }
+    batches
+}
+
 /// The most texts of a length that run together.
 fn batch_size(length: usize) -> usize {
     (MAX_TOKENS / length.max(1)).clamp(1, MAX_TEXTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tokens that runs compute, with those that starting them costs.
+    fn cost(lengths: &[usize], batches: &[Range<usize>]) -> usize {
+        batches.iter().map(|batch| batch.len() * lengths[batch.end - 1] + RUN_TOKENS).sum()
+    }
+
+    #[test]
+    fn runs_compute_few_tokens_of_padding() {
+        let texts_of = |lengths: &[usize], most: usize| -> Vec<Vec<usize>> {
+            batches(lengths, |_| most).into_iter().map(Iterator::collect).collect()
+        };
+        assert!(texts_of(&[], 4).is_empty());
+        assert_eq!(texts_of(&[9], 4), [[0]]);
+        // Two runs cost less than the padding of one.
+        assert_eq!(texts_of(&[20, 20, 56, 56], 4), [[2, 3], [0, 1]]);
+        assert_eq!(texts_of(&[20, 21, 22, 23], 4), [[0, 1, 2, 3]]);
+        // No more texts than a run takes.
+        assert_eq!(texts_of(&[5; 7], 3).iter().map(Vec::len).max(), Some(3));
+        let lengths: Vec<usize> = (3..40).collect();
+        let found = batches(&lengths, |_| 32);
+        assert!(cost(&lengths, &found) < cost(&lengths, &[0..32, 32..37]));
+        let mut texts: Vec<usize> = found.into_iter().flatten().collect();
+        texts.sort_unstable();
+        assert!(texts.into_iter().eq(0..lengths.len()));
+    }
 }
