@@ -10,12 +10,16 @@
 //! its intermediates in any order. In each elementwise statement, the other arrays determine the loop that is
 //! best as lanes ([`MIN_LANES`]), and the axis of the local node that this loop indexes gets a vote for each
 //! iteration. The axis with the most votes becomes the last one. Nodes that no elementwise statement decides,
-//! such as a product that a convolution reads, follow the reductions over windows that read them. No bit
-//! changes.
+//! such as a product that a convolution reads, follow the reductions over windows that read them. A loop over
+//! the axis along which a matrix product is repeated is not best as lanes: the lengths of a batch, which masks
+//! of attention read, are contiguous along the batch, but scores with the batch as their last axis are no
+//! matrix product. No bit changes.
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Expr, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, walk};
+use lowered_ir::ir::{
+    Affine, BinaryOp, Expr, IdSet, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, TernaryOp, Var, walk,
+};
 
 use crate::analysis::nodes::is_local;
 use codegen_core::dependence;
@@ -33,6 +37,7 @@ pub(crate) fn permute_axes(routine: &mut LoweredRoutine) {
         return;
     }
     let mut layouts = candidates(routine);
+    keep_batches(&routine.body, &mut layouts);
     let contiguous = contiguous_axes(routine);
     for round in 0..=ROUNDS {
         if layouts.values().all(|layout| layout.last.is_some()) {
@@ -91,9 +96,15 @@ struct Layout {
     votes: Vec<f64>,
     /// The axis that becomes the last one, once it is known.
     last: Option<usize>,
+    /// The axes along which matrix products are repeated.
+    batch: IdSet<usize>,
 }
 
 impl Layout {
+    fn of(axes: usize) -> Layout {
+        Layout { votes: vec![0.0; axes], last: None, batch: IdSet::default() }
+    }
+
     fn decide(&mut self) {
         let own = self.votes.len() - 1;
         let better = |best: usize, axis: usize| if self.votes[axis] > self.votes[best] { axis } else { best };
@@ -108,7 +119,7 @@ impl Layout {
 fn candidates(routine: &LoweredRoutine) -> BTreeMap<NodeRef, Layout> {
     let local = routine.node_refs().filter(|(_, decl)| is_local(decl) && decl.dims.len() > 1);
     let mut layouts: BTreeMap<NodeRef, Layout> =
-        local.map(|(node, decl)| (node, Layout { votes: vec![0.0; decl.dims.len()], last: None })).collect();
+        local.map(|(node, decl)| (node, Layout::of(decl.dims.len()))).collect();
     for touch in dependence::touches(&routine.body) {
         if touch.computed.is_some() {
             layouts.remove(&touch.node);
@@ -120,6 +131,52 @@ fn candidates(routine: &LoweredRoutine) -> BTreeMap<NodeRef, Layout> {
         }
     });
     layouts
+}
+
+/// Finds the axes along which matrix products are repeated.
+fn keep_batches(block: &[Stmt], layouts: &mut BTreeMap<NodeRef, Layout>) {
+    for stmt in walk::stmts(block) {
+        let Stmt::Set { node, index, value } = stmt else { continue };
+        let Some(batch) = batch_of(index, value) else { continue };
+        let reads = walk::parts(value).filter_map(|e| match e {
+            Expr::Get { node, index } => Some((*node, index)),
+            _ => None,
+        });
+        for (node, index) in reads.chain([(*node, index)]) {
+            let Some(layout) = layouts.get_mut(&node) else { continue };
+            let is_batch = |index: &Affine| batch.iter().any(|&var| index.mentions(var));
+            layout.batch.extend(index.iter().enumerate().filter(|(_, i)| is_batch(i)).map(|(axis, _)| axis));
+        }
+    }
+}
+
+/// The variables that both factors of a matrix product and its result have: `b` in `y[b, i, j] += p[b, i, k] *
+/// q[b, j, k]`, where each factor also has one that the other lacks.
+fn batch_of(index: &Indices, value: &Expr) -> Option<IdSet<Var>> {
+    let own = variables(index.iter());
+    walk::parts(value).find_map(|e| {
+        let (Expr::Binary { op: BinaryOp::Mul, a, b } | Expr::Ternary { op: TernaryOp::Fma, a, b, .. }) = e
+        else {
+            return None;
+        };
+        let [a, b] = [a, b].map(|factor| {
+            let reads = walk::parts(factor).filter_map(|e| match e {
+                Expr::Get { index, .. } => Some(index),
+                _ => None,
+            });
+            variables(reads.flat_map(|index| index.iter()))
+        });
+        let has_sum = a.intersection(&b).any(|var| !own.contains(var));
+        let lacks = |one: &IdSet<Var>, other: &IdSet<Var>| {
+            one.iter().any(|var| own.contains(var) && !other.contains(var))
+        };
+        (has_sum && lacks(&a, &b) && lacks(&b, &a))
+            .then(|| a.intersection(&b).filter(|var| own.contains(var)).copied().collect())
+    })
+}
+
+fn variables<'a>(indices: impl Iterator<Item = &'a Affine>) -> IdSet<Var> {
+    indices.flat_map(|index| index.terms().iter().map(|&(var, _)| var)).collect()
 }
 
 /// Counts the votes of statements of a block inside of loops.
@@ -167,7 +224,12 @@ fn vote_of(
         });
         known.sum()
     };
-    let wide = loops.iter().filter(|(_, extent)| *extent >= MIN_LANES);
+    let repeats = |(node, index, _): &(NodeRef, &Indices, i64), var: LoopId| {
+        layouts.get(node).is_some_and(|layout| layout.batch.iter().any(|&axis| index[axis].mentions(var)))
+    };
+    let wide = loops
+        .iter()
+        .filter(|(var, extent)| *extent >= MIN_LANES && !accesses.iter().any(|access| repeats(access, *var)));
     let best = wide.map(|(var, _)| (score(*var), *var)).max_by_key(|(score, _)| *score);
     let Some((1.., lane)) = best else { return };
     let iterations: f64 = loops.iter().map(|(_, extent)| *extent as f64).product();
