@@ -123,17 +123,16 @@ fn distinct<'a>(nodes: impl Iterator<Item = &'a TensorNode>) -> Vec<TensorNode> 
 
 /// The nodes that this step writes, each once; none for a block or scan.
 pub fn written(step: &ProgramStep) -> Vec<&TensorNode> {
-    let mut nodes: Vec<&TensorNode> = Vec::new();
-    let mut seen = BTreeSet::new();
     let fetched = match step {
         ProgramStep::Fetch { node, .. } => Some(node),
         _ => None,
     };
     let gradients = gradients(step).iter().map(|(_, gradient)| gradient);
-    for node in step.accums().iter().map(|accum| &accum.lhs).chain(fetched).chain(gradients) {
-        if seen.insert(node) {
-            nodes.push(node);
-        }
+    let accums = step.accums().iter().map(|accum| &accum.lhs);
+    let mut nodes: Vec<&TensorNode> = accums.chain(fetched).chain(gradients).collect();
+    if nodes.len() > 1 {
+        let mut seen = BTreeSet::new();
+        nodes.retain(|node| seen.insert(*node));
     }
     nodes
 }
