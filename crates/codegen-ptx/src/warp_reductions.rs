@@ -181,7 +181,7 @@ impl ReductionFinder {
         };
         let decl = self.locals.get(local)?;
         let is_array = decl.space == Space::Workgroup && decl.dtype != DType::U32x4;
-        let [index] = index.as_slice() else { return None };
+        let [index] = &index[..] else { return None };
         is_array.then_some((nest, index, *local, value))
     }
 

@@ -163,7 +163,7 @@ impl Names {
         let (local, declare) = self.declare(e.dtype(self), smallvec![lanes as usize], Space::Register);
         let own = self.loop_id();
         let value = walk::map_expr_indices(e.clone(), &mut |index| index.substitute(lane, &Affine::var(own)));
-        let set = Stmt::SetLocal { local, index: smallvec![Affine::var(own)], value };
+        let set = Stmt::SetLocal { local, index: [Affine::var(own)].into(), value };
         out.push(declare);
         out.push(Stmt::looped(own, lanes, LoopKind::Vector, vec![set]));
         local

@@ -41,11 +41,7 @@ fn rename_stmt(stmt: &mut Stmt, names: &mut impl Renaming) {
     match stmt {
         Stmt::For { var, hi, body, .. } => {
             if !hi.is_constant() {
-                *hi = hi.map(|clip| {
-                    let mut clip = clip.clone();
-                    rename_index(&mut clip, names);
-                    clip
-                });
+                *hi = hi.map(|clip| renamed(clip, names));
                 hi.map_condition(|node| names.node(node, false));
             }
             *var = names.loop_var(*var);
@@ -53,13 +49,13 @@ fn rename_stmt(stmt: &mut Stmt, names: &mut impl Renaming) {
         }
         Stmt::Set { node, index, .. } | Stmt::SetDynamic { node, index, .. } => {
             *node = names.node(*node, false);
-            index.iter_mut().for_each(|index| rename_index(index, names));
+            index.map(&mut |index| renamed(index, names));
         }
         Stmt::Zero { node } => *node = names.node(*node, false),
         Stmt::Declare { local, .. } => *local = names.local(*local),
         Stmt::SetLocal { local, index, .. } => {
             *local = names.local(*local);
-            index.iter_mut().for_each(|index| rename_index(index, names));
+            index.map(&mut |index| renamed(index, names));
         }
         Stmt::Comment(text) => names.remark(text),
         Stmt::Log { .. } => {}
@@ -77,12 +73,15 @@ fn rename_expr(expr: &mut Expr, names: &mut impl Renaming) {
         Expr::GetLocal { local, .. } => *local = names.local(*local),
         _ => {}
     }
-    walk::each_own_index(expr, &mut |index| rename_index(index, names));
+    walk::map_own_indices(expr, &mut |index| renamed(index, names));
 }
 
-pub(crate) fn rename_index(index: &mut Affine, names: &mut impl Renaming) {
+/// The index with renamed variables.
+pub(crate) fn renamed(index: &Affine, names: &mut impl Renaming) -> Affine {
+    let mut index = index.clone();
     index.rename(|var| match var {
         Var::Loop(id) => Var::Loop(names.loop_var(id)),
         Var::Symbol(id) => Var::Symbol(names.symbol(id)),
     });
+    index
 }

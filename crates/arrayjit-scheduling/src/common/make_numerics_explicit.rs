@@ -280,7 +280,7 @@ impl NumericsRewriter<'_> {
         let (whole, rest) = (extent / size, extent % size);
         let results = self.fresh.local_id();
         let count = whole + i64::from(rest > 0);
-        let store = |at: Affine, value| Stmt::SetLocal { local: results, index: smallvec![at], value };
+        let store = |at: Affine, value| Stmt::SetLocal { local: results, index: [at].into(), value };
         let chunk = self.fresh.loop_id();
         let (mut body, value) = emit(self, &Affine::term(chunk, size), size);
         body.push(store(Affine::var(chunk), value));
@@ -303,7 +303,7 @@ impl NumericsRewriter<'_> {
             let index = Affine::var(at);
             let taken = element_of(results, index.plus_constant(half));
             let value = combined(op, element_of(results, index.clone()), taken);
-            let set = Stmt::SetLocal { local: results, index: smallvec![index], value };
+            let set = Stmt::SetLocal { local: results, index: [index].into(), value };
             block.push(Stmt::serial(at, count - half, vec![set]));
             count = half;
         }
@@ -505,9 +505,9 @@ fn array(local: LocalId, dtype: DType, len: i64, space: Space) -> Stmt {
 }
 
 fn element_of(local: LocalId, at: Affine) -> Expr {
-    Expr::GetLocal { local, index: smallvec![at] }
+    Expr::GetLocal { local, index: [at].into() }
 }
 
 fn set_element(local: LocalId, at: Affine, value: Expr) -> Stmt {
-    Stmt::SetLocal { local, index: smallvec![at], value }
+    Stmt::SetLocal { local, index: [at].into(), value }
 }

@@ -163,7 +163,7 @@ fn draft(routine: &LoweredRoutine, body: &[Stmt]) -> (LoweredRoutine, KernelName
         names.symbol(symbol);
         promises.extend(quotient(symbol).map(|of| {
             let mut quotient = of.clone();
-            rename::rename_index(&mut quotient.dividend, &mut names);
+            quotient.dividend = rename::renamed(&quotient.dividend, &mut names);
             (symbol, quotient)
         }));
     }

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{Affine, ArrayRef, Block, Expr, IdSet, LocalId, LoopId, LoopKind, NodeRef, Stmt, walk};
-use smallvec::smallvec;
 
 use crate::analysis::access;
 use crate::analysis::names::Names;
@@ -184,7 +183,7 @@ impl Jammer<'_> {
         let known = shared.known.iter().find(|(known, _)| *known == value).map(|(_, local)| *local);
         let local = known.unwrap_or_else(|| self.names.load(&value, lane, lanes, out));
         shared.known.push((value, local));
-        Expr::GetLocal { local, index: smallvec![Affine::var(lane)] }
+        Expr::GetLocal { local, index: [Affine::var(lane)].into() }
     }
 
     /// Whether a part of a vector loop is a load, or a float that is computed from loads, and is equal in all

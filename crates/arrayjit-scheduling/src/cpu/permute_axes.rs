@@ -257,8 +257,7 @@ fn contiguity(index: &[Affine], last: usize, var: LoopId) -> i64 {
 fn permute(block: &mut [Stmt], moved: &BTreeMap<NodeRef, usize>) {
     let to_end = |node: NodeRef, index: &mut Indices| {
         if let Some(&axis) = moved.get(&node) {
-            let own = index.remove(axis);
-            index.push(own);
+            index[axis..].rotate_left(1);
         }
     };
     for stmt in block {

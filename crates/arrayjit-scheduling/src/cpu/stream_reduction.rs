@@ -186,19 +186,19 @@ impl ReductionStream<'_> {
         let dims: Dims = smallvec![found.lanes as usize];
         let dtype = self.names.local(found.acc);
         let (sums, declare) = self.names.declare(dtype, dims, Space::Register);
-        let own = |lane: LoopId| Expr::GetLocal { local: sums, index: smallvec![Affine::var(lane)] };
+        let own = |lane: LoopId| Expr::GetLocal { local: sums, index: [Affine::var(lane)].into() };
         let at = |lane: LoopId| -> Indices {
             let index = found.index.iter().map(|i| i.substitute(found.strip, &Affine::var(strip)));
             index.map(|i| i.substitute(found.lane, &Affine::var(lane))).collect()
         };
         let set_own =
-            |lane: LoopId, value| Stmt::SetLocal { local: sums, index: smallvec![Affine::var(lane)], value };
+            |lane: LoopId, value| Stmt::SetLocal { local: sums, index: [Affine::var(lane)].into(), value };
         let (first, each, last, unrolled) =
             (self.names.loop_id(), self.names.loop_id(), self.names.loop_id(), self.names.loop_id());
         let load = set_own(first, Expr::GetLocal { local: found.acc, index: at(first) });
         let value = walk::map_expr(found.value.clone(), &mut |e| match e {
             Expr::GetLocal { local, .. } if local == found.acc => {
-                Expr::GetLocal { local: sums, index: smallvec![Affine::var(found.lane)] }
+                Expr::GetLocal { local: sums, index: [Affine::var(found.lane)].into() }
             }
             other => other,
         });

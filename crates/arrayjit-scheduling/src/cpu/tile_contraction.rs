@@ -442,9 +442,9 @@ fn element(packed: LocalId, ks: &[Loop]) -> Expr {
 }
 
 fn sum(sums: LocalId, row: LoopId) -> Expr {
-    Expr::GetLocal { local: sums, index: smallvec![Affine::var(row)] }
+    Expr::GetLocal { local: sums, index: [Affine::var(row)].into() }
 }
 
 fn set_sum(sums: LocalId, row: LoopId, value: Expr) -> Stmt {
-    Stmt::SetLocal { local: sums, index: smallvec![Affine::var(row)], value }
+    Stmt::SetLocal { local: sums, index: [Affine::var(row)].into(), value }
 }

@@ -7,7 +7,6 @@ use codegen_core::{DTypeSet, Workgroups};
 use lowered_ir::ir::{
     Affine, Block, Expr, Indices, LocalId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt,
 };
-use smallvec::smallvec;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Scalar};
 
 use crate::analysis::names::Names;
@@ -113,7 +112,7 @@ pub(crate) fn parallel(loops: &[Loop], body: Block) -> Block {
 }
 
 pub(crate) fn element_of(local: LocalId, at: Affine) -> Expr {
-    Expr::GetLocal { local, index: smallvec![at] }
+    Expr::GetLocal { local, index: [at].into() }
 }
 
 /// The greatest power of two up to `n`, and 1 for `n < 1`.

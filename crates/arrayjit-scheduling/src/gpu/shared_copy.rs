@@ -97,11 +97,10 @@ impl SharedCopy {
             let own: Vec<Loop> =
                 share.threads.iter().chain(&share.steps).chain(&self.loops).cloned().collect();
             let mut dims: Dims = own.iter().map(|l| l.hi.limit as usize).collect();
-            let mut index: Indices = own.iter().map(|l| Affine::var(l.var)).collect();
-            if let Some(element) = self.lanes {
+            if self.lanes.is_some() {
                 dims.push(QUAD as usize);
-                index.push(Affine::var(element));
             }
+            let index: Indices = own.iter().map(|l| l.var).chain(self.lanes).map(Affine::var).collect();
             let (local, declare) = names.declare(self.value.dtype(names), dims, Space::Thread);
             halves.declare.push(declare);
             let fetch = Stmt::SetLocal { local, index: index.clone(), value: self.value.clone() };

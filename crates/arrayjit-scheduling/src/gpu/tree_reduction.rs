@@ -144,7 +144,7 @@ impl TreeReduction<'_> {
             Some(run) => (0..run).map(|lane| own(Some(lane))).collect(),
         };
         let Some(value) = self.combined(each) else { return };
-        let store = vec![Stmt::SetLocal { local: partials, index: smallvec![whole.slot.clone()], value }];
+        let store = vec![Stmt::SetLocal { local: partials, index: [whole.slot.clone()].into(), value }];
         all.run.extend(whole.on_threads(store, &mut gpu.names));
     }
 
@@ -165,7 +165,7 @@ impl TreeReduction<'_> {
         all.declare.push(declare);
         self.accumulate_into(together, shares, all, gpu);
         let value = element_of(together, whole.slot.clone());
-        let store = vec![Stmt::SetLocal { local: partials, index: smallvec![whole.slot.clone()], value }];
+        let store = vec![Stmt::SetLocal { local: partials, index: [whole.slot.clone()].into(), value }];
         all.run.extend(whole.on_threads(store, &mut gpu.names));
     }
 
@@ -178,7 +178,7 @@ impl TreeReduction<'_> {
     ) {
         for (at, share) in shares.iter().enumerate() {
             let (acc, declare) = gpu.names.declare(self.chain.dtype, smallvec![], Space::Register);
-            let place: Indices = smallvec![share.slot.clone()];
+            let place = Indices::from([share.slot.clone()]);
             let start = match at {
                 0 => self.start(),
                 _ => Expr::GetLocal { local: partials, index: place.clone() },
@@ -228,7 +228,7 @@ impl TreeReduction<'_> {
             place.add_term(column.into(), 1);
         }
         let Some(value) = self.value(step, &place, columns) else { return Block::new() };
-        let store = vec![Stmt::SetLocal { local: step.to, index: smallvec![place], value }];
+        let store = vec![Stmt::SetLocal { local: step.to, index: [place].into(), value }];
         let body = match self.column {
             Some(_) => vec![Stmt::looped(column, columns, LoopKind::Workgroup, store)],
             None => store,
@@ -242,7 +242,7 @@ impl TreeReduction<'_> {
         let place = |each: i64| Affine::term(group, each).plus(&Affine::var(at));
         let value = self.value(step, &place(step.left * step.width), 1);
         let Some(value) = value else { return Block::new() };
-        let store = Stmt::SetLocal { local: step.to, index: smallvec![place(step.left)], value };
+        let store = Stmt::SetLocal { local: step.to, index: [place(step.left)].into(), value };
         let body = vec![Stmt::looped(at, step.left, LoopKind::Workgroup, vec![store])];
         noted(vec![Stmt::looped(group, groups, LoopKind::Workgroup, body)], gpu)
     }

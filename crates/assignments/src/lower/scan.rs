@@ -264,6 +264,7 @@ impl ScanStep<'_> {
         let rows: Vec<Affine> = outer.iter().map(|&(var, _)| Affine::var(var)).collect();
         let at = |index: Affine| -> Indices { rows.iter().cloned().chain([index]).collect() };
         let store = |index: Affine, value: Expr| Stmt::Set { node: sums, index: at(index), value };
+        let load = |index: Affine| Expr::Get { node: sums, index: at(index) };
         let around = |body: Block, ctx: &mut LoweringContext| renamed(nest(&outer, body), ctx);
 
         let (var, sum) = (ctx.fresh.loop_id(), ctx.fresh.local_id());
@@ -280,7 +281,7 @@ impl ScanStep<'_> {
 
         let (var, sum) = (ctx.fresh.loop_id(), ctx.fresh.local_id());
         let here = Affine::var(var).plus_constant(1);
-        let total = self.scan.op.apply(Expr::local(sum), Expr::get(sums, at(here.clone())));
+        let total = self.scan.op.apply(Expr::local(sum), load(here.clone()));
         let prefix = vec![Stmt::set_scalar(sum, total), store(here, Expr::local(sum))];
         let row = vec![
             store(0.into(), self.neutral()),
@@ -291,11 +292,11 @@ impl ScanStep<'_> {
         block.extend(around(row, ctx));
 
         let var = ctx.fresh.loop_id();
-        let start = Expr::get(sums, at(Affine::var(var)));
+        let start = load(Affine::var(var));
         let body = self.run(ctx, start, size, |t| t.plus(&Affine::term(var, size)));
         block.extend(around(vec![Stmt::serial(var, full, body)], ctx));
         if rest > 0 {
-            let start = Expr::get(sums, at(full.into()));
+            let start = load(full.into());
             let body = self.run(ctx, start, rest, |t| t.plus_constant(full * size));
             block.extend(around(body, ctx));
         }

@@ -89,8 +89,12 @@ impl LoweringContext {
     /// indices there.
     pub(super) fn element(&self, node: &TensorNode, index: Indices) -> (NodeRef, Indices) {
         let (home, leading) = self.views.home(node);
+        let place = self.refs[&home];
+        if leading.is_empty() {
+            return (place, index);
+        }
         let leading = leading.iter().map(|&id| Affine::var(self.symbol(id)));
-        (self.refs[&home], leading.chain(index).collect())
+        (place, leading.chain(index.iter().cloned()).collect())
     }
 
     /// The least and the greatest value of an index of an assignment; the extremes of `i64` if they overflow.
@@ -634,7 +638,7 @@ fn copy_slice(
     fill_with(node, ctx, block, |point, _, _| {
         let inner = std::iter::once(Affine::var(symbol)).chain(point.iter().map(AxisIndex::affine));
         let inner = inner.zip(left).map(|(index, left)| index.plus_constant(left));
-        convert(Expr::Get { node: parent, index: leading.into_iter().chain(inner).collect() }, from, to)
+        convert(Expr::Get { node: parent, index: leading.iter().cloned().chain(inner).collect() }, from, to)
     })
 }
 

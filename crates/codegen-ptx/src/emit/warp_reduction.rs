@@ -92,7 +92,7 @@ impl<'k> Emitter<'k> {
         let stores = self.b.index_compare(CmpOp::Lt, Ty::U32, lane, last.left as u32);
         let index =
             last.group.map_or(last.at.into(), |group| Affine::term(group, last.left).plus(&last.at.into()));
-        self.when(stores, |e| e.set_local(last.to, &Indices::from_elem(index, 1), value, None))?;
+        self.when(stores, |e| e.set_local(last.to, &Indices::from([index]), value, None))?;
         (0..entered).for_each(|_| self.leave());
         Ok(())
     }

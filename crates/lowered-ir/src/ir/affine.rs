@@ -56,12 +56,6 @@ impl Clone for Affine {
     }
 }
 
-/// One [`Affine`] per dimension of the array it indexes.
-///
-/// Only two indices are stored inline, because functions that recurse over expressions, up to 256 levels
-/// deep, hold several of these lists in each stack frame.
-pub type Indices = SmallVec<[Affine; 2]>;
-
 impl Affine {
     /// An index without variables, equal to `offset`.
     pub fn constant(offset: i64) -> Self {

@@ -26,6 +26,7 @@ mod expr;
 mod id_map;
 mod id_set;
 mod ids;
+mod indices;
 mod op;
 mod radix;
 mod routine;
@@ -33,13 +34,14 @@ mod stmt;
 pub mod walk;
 mod words;
 
-pub use affine::{Affine, Guard, Indices, Range, Var};
+pub use affine::{Affine, Guard, Range, Var};
 pub use array_ref::ArrayRef;
 pub use bound::{Bound, VariableBounds, index_bounds};
 pub use expr::{Expr, Types};
 pub use id_map::IdMap;
 pub use id_set::IdSet;
 pub use ids::{LocalId, LoopId, NodeRef, SymbolId};
+pub use indices::Indices;
 pub use op::{BinaryOp, TernaryOp, UnaryOp};
 pub use radix::is_mixed_radix;
 pub use routine::{

@@ -242,27 +242,28 @@ fn placeholder() -> Expr {
 
 /// Rewrites every index in an expression: of reads, embedded indices and guards.
 pub fn map_expr_indices(mut expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
-    each_expr_index(&mut expr, &mut |index| *index = f(index));
+    map_indices_in_place(&mut expr, f);
     expr
 }
 
-fn each_expr_index(expr: &mut Expr, f: &mut impl FnMut(&mut Affine)) {
+fn map_indices_in_place(expr: &mut Expr, f: &mut impl FnMut(&Affine) -> Affine) {
     count_visit();
-    each_child_mut(expr, &mut |child| each_expr_index(child, f));
-    each_own_index(expr, f);
+    each_child_mut(expr, &mut |child| map_indices_in_place(child, f));
+    map_own_indices(expr, f);
 }
 
-/// Calls `f` with the indices of the outermost operation: of a read, of its guard, or the embedded one.
-pub fn each_own_index(expr: &mut Expr, f: &mut impl FnMut(&mut Affine)) {
+/// Rewrites the indices of the outermost operation: of a read, of its guard, or the embedded one.
+pub fn map_own_indices(expr: &mut Expr, f: &mut impl FnMut(&Affine) -> Affine) {
     match expr {
         Expr::Get { index, .. }
         | Expr::GetMerge { index, .. }
         | Expr::GetLocal { index, .. }
-        | Expr::GetDynamic { index, .. } => index.iter_mut().for_each(f),
+        | Expr::GetDynamic { index, .. } => index.map(f),
         Expr::GetGuarded { guard, index, .. } => {
-            guard.iter_mut().map(|range| &mut range.index).chain(index).for_each(f);
+            guard.iter_mut().for_each(|range| range.index = f(&range.index));
+            index.map(f);
         }
-        Expr::Index { index, .. } => f(index),
+        Expr::Index { index, .. } => *index = f(index),
         _ => {}
     }
 }
@@ -270,23 +271,15 @@ pub fn each_own_index(expr: &mut Expr, f: &mut impl FnMut(&mut Affine)) {
 /// Rewrites every index of the block: those of stores, those in the values that statements evaluate, and the
 /// ends of loops.
 pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
-    each_index(block, &mut |index| *index = f(index));
-}
-
-fn each_index(block: &mut [Stmt], f: &mut impl FnMut(&mut Affine)) {
     for stmt in block {
         count_visit();
-        stmt.target_mut().into_iter().flatten().for_each(&mut *f);
-        stmt.values_mut().into_iter().for_each(|value| each_expr_index(value, f));
+        stmt.target_mut().into_iter().for_each(|index| index.map(f));
+        stmt.values_mut().into_iter().for_each(|value| map_indices_in_place(value, f));
         if let Stmt::For { hi, body, .. } = stmt {
             if !hi.is_constant() {
-                *hi = hi.map(|clip| {
-                    let mut clip = clip.clone();
-                    f(&mut clip);
-                    clip
-                });
+                *hi = hi.map(&mut *f);
             }
-            each_index(body, f);
+            map_indices(body, f);
         }
     }
 }
@@ -316,9 +309,5 @@ pub fn move_elements(
 /// Replaces `var` by `by` in every index of the block and in the ends of its loops.
 pub fn substitute(block: &mut [Stmt], var: impl Into<Var>, by: &Affine) {
     let var = var.into();
-    each_index(block, &mut |index| {
-        if index.mentions(var) {
-            *index = index.substitute(var, by);
-        }
-    });
+    map_indices(block, &mut |index| index.substitute(var, by));
 }

@@ -259,7 +259,7 @@ impl Parser<'_> {
 
     fn dynamic_tree(&mut self) -> ParseResult<(Indices, usize, NestedExpr)> {
         self.expect_sign("[")?;
-        let (mut index, mut computed) = (Indices::new(), None);
+        let (mut index, mut computed) = (Vec::new(), None);
         loop {
             if computed.is_none() && self.take_sign("{") {
                 computed = Some((index.len(), self.tree(LOOSEST)?));
@@ -276,7 +276,7 @@ impl Parser<'_> {
             return Err(self.unexpected("an index in braces, which is computed"));
         };
         self.expect_sign("]")?;
-        Ok((index, axis, at))
+        Ok((index.into(), axis, at))
     }
 
     // Leaves.

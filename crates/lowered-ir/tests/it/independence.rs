@@ -45,7 +45,7 @@ fn affine() -> impl Strategy<Value = Affine> {
 }
 
 fn indices() -> impl Strategy<Value = Indices> {
-    vec(affine(), 2).prop_map(Indices::from_vec)
+    vec(affine(), 2).prop_map(Indices::from)
 }
 
 /// A statement that reads nothing, or the element that it writes, or a nearby element, or any element.

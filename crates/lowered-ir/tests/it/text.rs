@@ -50,7 +50,7 @@ fn affine_of(loops: u32) -> impl Strategy<Value = Affine> {
 }
 
 fn indices() -> impl Strategy<Value = Indices> {
-    vec(affine(), 0..4).prop_map(Indices::from_vec)
+    vec(affine(), 0..4).prop_map(Indices::from)
 }
 
 fn guard() -> impl Strategy<Value = Guard> {

@@ -12,13 +12,13 @@ impl Maker<'_, '_> {
     pub(super) fn index(&mut self, node: NodeRef) -> Indices {
         let dims = self.decl(node).dims.clone();
         let diagonal = self.choices.chance(1, 8);
-        let mut index = Indices::new();
+        let mut index: Vec<Affine> = Vec::new();
         for &dim in &dims {
             let repeated = index.first().cloned().filter(|_| diagonal).filter(|i| self.fits(i, dim as i64));
             let next = repeated.unwrap_or_else(|| self.along(dim as i64));
             index.push(next);
         }
-        index
+        index.into()
     }
 
     /// An index of one dimension.
@@ -70,8 +70,7 @@ impl Maker<'_, '_> {
             return Expr::Get { node, index: self.index(node) };
         }
         let decl = self.decl(node).clone();
-        let mut guard = Guard::new();
-        let mut index = Indices::new();
+        let (mut guard, mut index) = (Guard::new(), Vec::new());
         for &dim in &decl.dims {
             let drawn = self.drawn(dim as i64);
             if !self.fits(&drawn, dim as i64) {
@@ -80,7 +79,7 @@ impl Maker<'_, '_> {
             index.push(drawn);
         }
         let otherwise = Box::new(self.constant(decl.dtype));
-        Expr::GetGuarded { guard, node, index, otherwise }
+        Expr::GetGuarded { guard, node, index: index.into(), otherwise }
     }
 }
 

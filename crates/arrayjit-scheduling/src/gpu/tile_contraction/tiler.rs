@@ -76,12 +76,12 @@ impl<'a> MatmulTiler<'a> {
     fn in_registers(&mut self, value: Expr, run: OutputRun, out: &mut Block) -> Expr {
         let dtype = value.dtype(&self.gpu.names);
         let (local, declare) = self.gpu.names.declare(dtype, smallvec![run.count()], Space::Register);
-        let set = vec![Stmt::SetLocal { local, index: smallvec![run.number()], value }];
+        let set = vec![Stmt::SetLocal { local, index: [run.number()].into(), value }];
         // The loads get variables of their own, because the loops over outputs use these.
         let load = self.gpu.names.refreshed(&run.each(set));
         out.push(declare);
         out.extend(load);
-        Expr::GetLocal { local, index: smallvec![run.number()] }
+        Expr::GetLocal { local, index: [run.number()].into() }
     }
 
     /// Initializes accumulators with the values that the outputs had before.
