@@ -105,7 +105,7 @@ impl<'a> Emitter<'a> {
                 let (ty, count) = (c_type(*dtype), dims.iter().product::<usize>().max(1));
                 match space.of_one_thread() {
                     Space::Register => self.line(format!("{ty} {local}[{count}] = {{0}};")),
-                    _ => self.scratch_local(ty, *local, count * dtype.size_bytes()),
+                    space => self.scratch_local(ty, *local, count * dtype.size_bytes(), space),
                 }
             }
             Stmt::SetDynamic { .. } | Stmt::Log { .. } => self.wide_stmt(stmt)?,
@@ -134,10 +134,12 @@ impl<'a> Emitter<'a> {
     }
 
     /// Declares a local of zeros in scratch memory.
-    fn scratch_local(&mut self, ty: &str, local: LocalId, bytes: usize) {
+    fn scratch_local(&mut self, ty: &str, local: LocalId, bytes: usize, space: Space) {
         let offset = self.scratch.offsets[&local];
         self.line(format!("{ty} *restrict const {local} = (void *)(scratch + {offset});"));
-        self.line(format!("memset({local}, 0, {bytes});"));
+        if space != Space::Scratch {
+            self.line(format!("memset({local}, 0, {bytes});"));
+        }
     }
 
     /// An element of a node.

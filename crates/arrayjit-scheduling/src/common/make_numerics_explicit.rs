@@ -284,7 +284,7 @@ impl NumericsRewriter<'_> {
         let chunk = self.fresh.loop_id();
         let (mut body, value) = emit(self, &Affine::term(chunk, size), size);
         body.push(store(Affine::var(chunk), value));
-        let mut block = vec![array(results, dtype, count, Space::Stack), Stmt::serial(chunk, whole, body)];
+        let mut block = vec![array(results, dtype, count, Space::Scratch), Stmt::serial(chunk, whole, body)];
         if rest > 0 {
             let (tail, value) = emit(self, &Affine::constant(whole * size), rest);
             block.extend(tail);

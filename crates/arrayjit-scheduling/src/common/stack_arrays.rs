@@ -91,10 +91,10 @@ fn read_indirectly(group: &[Stmt]) -> BTreeSet<NodeRef> {
 }
 
 fn move_nodes_to_stack(group: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'_>>, fresh: &mut Fresh) {
-    // A declared local is zero, so a leading `zero` statement is dropped.
-    let mut met = IdSet::default();
+    // A local may be declared as zeros, so a leading `zero` statement is dropped.
+    let (mut met, mut zeroed) = (IdSet::default(), IdSet::default());
     group.retain(|stmt| match stmt {
-        Stmt::Zero { node } => !met.insert(*node) || !moved.contains_key(node),
+        Stmt::Zero { node } if moved.contains_key(node) && met.insert(*node) => !zeroed.insert(*node),
         _ => {
             met.extend(&access::nodes(std::slice::from_ref(stmt)));
             true
@@ -105,13 +105,14 @@ fn move_nodes_to_stack(group: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'
         ArrayRef::Node(node) => Some((ArrayRef::Local(moved.get(&node)?.local), index.clone())),
         ArrayRef::Local(_) => None,
     });
-    let declare = |array: &StackArray<'_>| Stmt::Declare {
+    let declare = |(node, array): (&NodeRef, &StackArray<'_>)| Stmt::Declare {
         local: array.local,
         dtype: array.decl.dtype,
         dims: array.decl.dims.clone(),
-        space: Space::Stack,
+        // Every element of a local node is written before it is read.
+        space: if zeroed.contains(node) { Space::Stack } else { Space::Scratch },
     };
-    group.splice(0..0, moved.values().rev().map(declare));
+    group.splice(0..0, moved.iter().rev().map(declare));
 }
 
 /// Replaces `zero` of nodes by stores to the locals in their place.

@@ -50,7 +50,7 @@ pub(crate) fn decode_operand(
     if elements.saturating_mul(dtype.size_bytes()) > window_limit(caps) {
         return None;
     }
-    let (panel, declare) = names.declare(dtype, dims, Space::Stack);
+    let (panel, declare) = names.declare(dtype, dims, Space::Scratch);
     let index: Indices = product.ks.iter().chain([lane]).map(|l| Affine::var(l.var)).collect();
     let set = Stmt::SetLocal { local: panel, index: index.clone(), value: product.decoded.clone() };
     let strip = Strip { lanes, kind: LoopKind::Vector };

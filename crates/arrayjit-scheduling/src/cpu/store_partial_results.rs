@@ -9,8 +9,7 @@
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, IdSet, LocalId, Locals, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Space, Stmt,
-    walk,
+    Affine, Block, Expr, IdSet, LocalId, Locals, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, walk,
 };
 use lowered_ir::passes::access::analyze_from;
 use tnode::{MemoryMode, ModeState, Reason};
@@ -102,7 +101,7 @@ fn has_arrays(block: &[Stmt]) -> bool {
 /// The arrays declared in the block itself, not in its loops.
 fn arrays(block: &[Stmt]) -> Vec<LocalId> {
     let array = |stmt: &Stmt| match stmt {
-        Stmt::Declare { local, space: Space::Stack, .. } => Some(*local),
+        Stmt::Declare { local, space, .. } if space.is_private_memory() => Some(*local),
         _ => None,
     };
     block.iter().filter_map(array).collect()

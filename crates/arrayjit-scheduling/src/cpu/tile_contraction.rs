@@ -204,7 +204,7 @@ fn find(nest: &Nest, lane: &Loop, names: &Names) -> Option<FoundContraction> {
 }
 
 fn has_arrays(body: &[Stmt]) -> bool {
-    walk::stmts(body).any(|stmt| matches!(stmt, Stmt::Declare { space: Space::Stack, .. }))
+    walk::stmts(body).any(|stmt| matches!(stmt, Stmt::Declare { space, .. } if space.is_private_memory()))
 }
 
 struct ContractionTiler {
@@ -298,7 +298,8 @@ impl ContractionTiler {
     /// array.
     fn blocked(&self, start: &Affine, rows: i64, depth: i64, names: &mut Names) -> Block {
         let dtype = names.local(self.found.acc);
-        let (sums, declare) = names.declare(dtype, smallvec![rows as usize], Space::Stack);
+        let space = if self.starts_from_zero() { Space::Stack } else { Space::Scratch };
+        let (sums, declare) = names.declare(dtype, smallvec![rows as usize], space);
         let mut strip = vec![declare];
         if !self.starts_from_zero() {
             let row = names.loop_id();
@@ -367,7 +368,7 @@ impl ContractionTiler {
     /// Declares and fills a copy of `b` for the iterations of `ks`, which begin at `from`.
     fn pack(&self, ks: &[Loop], from: &Affine, names: &mut Names) -> (Block, LocalId) {
         let dims: Dims = ks.iter().map(|k| k.hi.limit as usize).collect();
-        let (packed, declare) = names.declare(self.found.b.dtype(names), dims, Space::Stack);
+        let (packed, declare) = names.declare(self.found.b.dtype(names), dims, Space::Scratch);
         let value = self.renumbered(&self.found.b, ks, from);
         let index = ks.iter().map(|k| Affine::var(k.var)).collect();
         let fill = nest::wrap(ks, vec![Stmt::SetLocal { local: packed, index, value }]);
@@ -433,7 +434,7 @@ fn tile_rows(block: &mut Block, rows: i64, tile: Strip, names: &mut Names) {
 /// Whether a loop with this body is a loop over rows: the body contains loops over `k` and no copy of `b`.
 fn is_row(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. }))
-        && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { space: Space::Stack, .. }))
+        && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { space, .. } if space.is_private_memory()))
 }
 
 fn element(packed: LocalId, ks: &[Loop]) -> Expr {

@@ -43,7 +43,7 @@ fn matmuls_of_awkward_sizes_keep_their_bits() {
 fn a_matmul_becomes_register_tiles_over_packed_strips() {
     let (schedule, trace) = check_text(&matmul(64, 128, 6));
     let tiled = &trace.last().unwrap().1;
-    assert!(tiled.contains("f32[6, 16] stack"), "no packed strip:\n{tiled}");
+    assert!(tiled.contains("f32[6, 16] scratch"), "no packed strip:\n{tiled}");
     assert!(tiled.contains("f32[2, 16] register"), "no register tile:\n{tiled}");
     let [kernel] = schedule.kernels() else { panic!("more than one kernel") };
     assert_eq!((kernel.abi().launch.extent, kernel.abi().scratch_bytes), (8, 6 * 16 * 4));
@@ -97,7 +97,7 @@ fn deep_contractions_are_cut_into_blocks_that_keep_the_sums() {
 ",
     );
     let tiled = &trace.last().unwrap().1;
-    assert!(tiled.contains("f32[256, 4] stack") && tiled.contains("f32[9, 4] stack"), "{tiled}");
+    assert!(tiled.contains("f32[256, 4] scratch") && tiled.contains("f32[9, 4] scratch"), "{tiled}");
 }
 
 #[test]

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, ArrayRef, Expr, LocalId, LoopId, Stmt, Var, walk};
+use lowered_ir::ir::{Affine, ArrayRef, Expr, LocalId, LoopId, Space, Stmt, Var, walk};
 
-/// Whether the first of these statements that mentions a local stores into every element that is ever read
-/// and reads none. The store must be in a nest whose loops run over the dimensions of the local.
-pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
+/// Whether nothing reads the initial zeros of a local that is declared before these statements: it has none, or
+/// the first statement that mentions it stores into every element that is ever read and reads none. The store
+/// must be in a nest whose loops run over the dimensions of the local.
+pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize], space: Space) -> bool {
+    space == Space::Scratch || stores_first(rest, local, dims)
+}
+
+fn stores_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let dims = &read_dims(rest, local, dims);
     let mut loops: Vec<(LoopId, i64)> = Vec::new();
     // The number of outer loops with other statements in their bodies, which might read elements before the
@@ -107,7 +112,7 @@ mod tests {
         );
         let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}"));
         lowered_ir::verify::verify(&routine).unwrap_or_else(|e| panic!("{e}"));
-        overwrites_first(&routine.body[1..], LocalId(0), &[4, 6])
+        stores_first(&routine.body[1..], LocalId(0), &[4, 6])
     }
 
     #[test]

@@ -10,7 +10,7 @@ use codegen_core::canonical::{self, Arrays, Contraction};
 use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param, kernel};
 use lowered_ir::ir::{
     Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
-    Stmt, Symbol, SymbolId, walk,
+    Space, Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
 use lowered_ir::verify::Violation;
@@ -208,14 +208,13 @@ impl KernelDivider<'_> {
                 continue;
             }
             let node = NodeRef(self.routine.nodes.len() as u32);
-            let needs_zeros = !scan::overwrites_first(&block[at + 1..], local, &dims);
             let decl = LocalDecl { dtype, dims, space };
             self.routine.nodes.push(node_of(&decl));
             self.shared.push(decl);
             canonical::locals_as_nodes(block, &BTreeMap::from([(local, node)]));
-            block[at] = match needs_zeros {
-                true => Stmt::Zero { node },
-                false => Stmt::Comment(format!("{local} is shared")),
+            block[at] = match space {
+                Space::Scratch => Stmt::Comment(format!("{local} is shared")),
+                Space::Register | Space::Stack | Space::Workgroup | Space::Thread => Stmt::Zero { node },
             };
         }
     }
@@ -295,7 +294,7 @@ mod tests {
       node %2 \"v\" f32[4, 16, 16]
       node %3 \"y\" f32[4, 16, 16]
       for i0 in 0..4 parallel {
-        declare l0 f32[16, 16] stack
+        declare l0 f32[16, 16] scratch
         for i1 in 0..16 {
           for i2 in 0..16 {
             declare l1 f32[] register
@@ -410,8 +409,9 @@ mod tests {
     }
 
     #[test]
-    fn shared_locals_that_are_partly_written_start_as_zeros() {
+    fn shared_locals_with_zeros_start_as_zeros() {
         let text = ATTENTION.replace("l0[i1, i2] := l1 * 0.25f32", "l0[i2, i1] := l0[i2, i1] + l1");
+        let text = text.replace("scratch", "stack");
         let divided = divided(&text).expect("it has contractions");
         assert_eq!(shape(&divided.parts), "parallel 4 (other, product 16x16x16, other, product 16x16x16)");
     }

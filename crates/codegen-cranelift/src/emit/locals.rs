@@ -28,19 +28,12 @@ enum LocalStorage {
 }
 
 impl Emitter<'_> {
-    /// Declares a local of zeros. A local in memory is uninitialized unless it needs zeros.
-    pub(super) fn declare(
-        &mut self,
-        local: LocalId,
-        dtype: DType,
-        dims: &Dims,
-        space: Space,
-        needs_zeros: bool,
-    ) {
+    /// Declares a local of zeros, or one without initial values.
+    pub(super) fn declare(&mut self, local: LocalId, dtype: DType, dims: &Dims, space: Space) {
         let elements: usize = dims.iter().product();
         let home = match space {
-            Space::Stack | Space::Workgroup | Space::Thread => {
-                self.reserve(local, elements * dtype.size_bytes(), needs_zeros)
+            Space::Stack | Space::Scratch | Space::Workgroup | Space::Thread => {
+                self.reserve(local, elements * dtype.size_bytes(), space != Space::Scratch)
             }
             Space::Register if self.lane.is_some() => {
                 LocalStorage::Private(vec![self.zero_lanes(dtype); elements])

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{
-    Affine, ArrayRef, Expr, Indices, LocalId, LoopId, LoopKind, LoweredRoutine, Stmt, walk,
-};
-use lowered_ir::passes::cover::{Cuboid, WrittenPatches};
-use lowered_ir::passes::ranges::LoopInfo;
+use lowered_ir::ir::{Affine, Expr, Indices, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, walk};
 use tnode::DType;
 
 use super::repr::LANES;
@@ -47,47 +43,6 @@ pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
         }
     });
     assigned
-}
-
-/// Whether these statements store each element of a local before they read it. Recognizes nests of loops
-/// around a single store.
-pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
-    let whole: Cuboid = dims.iter().map(|&dim| (0, dim as i64)).collect();
-    let mut written = WrittenPatches::default();
-    for stmt in rest.iter().filter(|stmt| mentions(stmt, local)) {
-        if !only_stores(stmt, local, &mut written) {
-            return false;
-        }
-        if written.covers_box(&whole) {
-            return true;
-        }
-    }
-    true
-}
-
-/// Whether a nest of loops has exactly one statement that accesses the local, a store that does not read it.
-/// Adds the stored elements to `written`.
-fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut WrittenPatches) -> bool {
-    let mut loops = Vec::new();
-    while let Stmt::For { var, lo, hi, kind, body } = stmt
-        && hi.is_constant()
-    {
-        let mut mentioning = body.iter().filter(|stmt| mentions(stmt, local));
-        let (Some(only), None) = (mentioning.next(), mentioning.next()) else { return false };
-        loops.push((*var, LoopInfo::new(*lo, hi, *kind, &[])));
-        stmt = only;
-    }
-    let Stmt::SetLocal { local: set, index, value } = stmt else { return false };
-    let reads = walk::parts(value).any(|e| matches!(e, Expr::GetLocal { local: read, .. } if *read == local));
-    let mark = written.mark();
-    written.store(index);
-    loops.iter().rev().for_each(|(var, info)| written.leave(mark, *var, Some(info)));
-    *set == local && !reads
-}
-
-fn mentions(stmt: &Stmt, local: LocalId) -> bool {
-    let (block, local) = (std::slice::from_ref(stmt), Some(ArrayRef::Local(local)));
-    walk::stmts(block).any(|stmt| stmt.array() == local) || walk::parts_in(block).any(|e| e.array() == local)
 }
 
 /// Estimates the number of instructions of a block.
@@ -143,7 +98,7 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
     for stmt in body {
         match stmt {
             Stmt::Declare { local, dtype, space, .. } => {
-                fits &= *space == lowered_ir::ir::Space::Register && *dtype != DType::U32x4;
+                fits &= *space == Space::Register && *dtype != DType::U32x4;
                 private.insert(*local);
             }
             Stmt::SetLocal { local, index, value } => {
@@ -210,42 +165,4 @@ pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indi
             f(*local, index);
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whether the kernel's first statement declares a local of eight elements that the statements after it
-    /// store before they read it.
-    fn overwrites(rest: &str) -> bool {
-        let source = format!(
-            "routine @t strict {{\nnode %0 \"x\" f32[8] on_device\ndeclare l0 f32[8] stack\n{rest}\n}}\n"
-        );
-        let routine = lowered_ir::text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        overwrites_first(&routine.body[1..], LocalId(0), &[8])
-    }
-
-    const READ: &str = "for i8 in 0..8 { %0[i8] := l0[i8] }";
-
-    #[test]
-    fn strips_of_a_local_need_no_zeros() {
-        let strips = |more: &str| {
-            format!(
-                "for i0 in 0..2 {{ for i1 in 0..3 vector {{ l0[3*i0 + i1] := %0[i1] }} }}\n{more}\n{READ}"
-            )
-        };
-        assert!(overwrites(&strips("for i2 in 0..2 vector { l0[i2 + 6] := %0[i2] }")));
-        assert!(!overwrites(&strips("for i2 in 0..1 { l0[i2 + 6] := %0[i2] }")));
-        assert!(!overwrites(&strips("l0[7] := l0[6]")));
-    }
-
-    #[test]
-    fn locals_that_are_read_first_need_zeros() {
-        assert!(!overwrites(READ));
-        assert!(!overwrites("for i0 in 0..8 { l0[i0] := l0[i0] + %0[i0] }"));
-        assert!(!overwrites(&format!("for i0 in 0..4 {{ l0[2*i0] := %0[i0] }}\n{READ}")));
-        assert!(overwrites(&format!("for i0 in 0..8 {{ l0[i0] := %0[i0] }}\n{READ}")));
-        assert!(overwrites("l0[3] := %0[3]"));
-    }
 }

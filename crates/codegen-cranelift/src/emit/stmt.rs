@@ -39,12 +39,9 @@ impl Emitter<'_> {
 
     fn block(&mut self, body: &[Stmt]) {
         let scratch_top = self.scratch_top;
-        for (at, stmt) in body.iter().enumerate() {
+        for stmt in body {
             match stmt {
-                Stmt::Declare { local, dtype, dims, space } => {
-                    let needs_zeros = !scan::overwrites_first(&body[at + 1..], *local, dims);
-                    self.declare(*local, *dtype, dims, *space, needs_zeros);
-                }
+                Stmt::Declare { local, dtype, dims, space } => self.declare(*local, *dtype, dims, *space),
                 stmt => self.stmt(stmt),
             }
         }

@@ -50,14 +50,13 @@ impl Translator<'_> {
     }
 
     pub(super) fn block(&mut self, body: &[Stmt]) -> Result<()> {
-        for (at, stmt) in body.iter().enumerate() {
+        for stmt in body {
             match stmt {
                 Stmt::Declare { local, dtype, dims, space: Space::Register } => {
                     self.declare_register(*local, *dtype, dims)?;
                 }
-                Stmt::Declare { local, dims, .. } => {
-                    let needs_zeros = !scan::overwrites_first(&body[at + 1..], *local, dims);
-                    self.declare_scratch(*local, needs_zeros)?;
+                Stmt::Declare { local, space, .. } => {
+                    self.declare_scratch(*local, *space != Space::Scratch)?;
                 }
                 stmt => self.stmt(stmt)?,
             }

@@ -15,9 +15,9 @@ impl<'k> Emitter<'k> {
         let mut at = 0;
         while let Some(stmt) = block.get(at) {
             at += 1;
-            if let Stmt::Declare { local, dims, .. } = stmt {
+            if let Stmt::Declare { local, dims, space, .. } = stmt {
                 if !self.warp_reductions.fused.hidden.contains(local) {
-                    self.declare(*local, threads::overwrites_first(&block[at..], *local, dims))?;
+                    self.declare(*local, threads::overwrites_first(&block[at..], *local, dims, *space))?;
                 }
                 continue;
             }

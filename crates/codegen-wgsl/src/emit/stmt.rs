@@ -94,8 +94,9 @@ impl<'k> Emitter<'k> {
         lacking::check_size(self.b.size(), MAX_SIZE)?;
         for (at, stmt) in block.iter().enumerate() {
             match stmt {
-                Stmt::Declare { local, dims, .. } => {
-                    self.declare(*local, threads::overwrites_first(&block[at + 1..], *local, dims))?;
+                Stmt::Declare { local, dims, space, .. } => {
+                    let is_overwritten = threads::overwrites_first(&block[at + 1..], *local, dims, *space);
+                    self.declare(*local, is_overwritten)?;
                 }
                 stmt => self.stmt(stmt, last && at + 1 == block.len())?,
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tnode::DType;
+use tnode::{DType, Scalar};
 
 use super::InterpError;
 use super::error::Stopped;
@@ -11,8 +11,8 @@ use super::step::{
     ProgramStep,
 };
 use crate::ir::{
-    Affine, BinaryOp, Bound, Expr, Guard, LocalId, LogPart, LoopId, LoweredRoutine, NodeDecl, NodeRef, Stmt,
-    SymbolId, TernaryOp, UnaryOp, Var,
+    Affine, BinaryOp, Bound, Expr, Guard, LocalId, LogPart, LoopId, LoweredRoutine, NodeDecl, NodeRef, Space,
+    Stmt, SymbolId, TernaryOp, UnaryOp, Var,
 };
 use crate::log;
 use crate::stack::with_enough;
@@ -68,6 +68,16 @@ fn array(title: String, dtype: DType, dims: &[usize]) -> Result<ArrayLayout, Int
     Ok(ArrayLayout { title, dtype, dims: dims.iter().map(|&dim| dim as i64).collect(), elements })
 }
 
+/// What the elements of a local are at first: those of a local without initial values are no results of
+/// programs that store them first.
+fn initial(dtype: DType, space: Space) -> Scalar {
+    match space {
+        Space::Scratch if dtype.is_float() => Scalar::from_f64(dtype, f64::NAN),
+        Space::Scratch => Scalar::from_i64(dtype, -1),
+        Space::Register | Space::Stack | Space::Workgroup | Space::Thread => Scalar::zero(dtype),
+    }
+}
+
 struct Preparer<'a> {
     routine: &'a LoweredRoutine,
     nodes: &'a [ArrayLayout],
@@ -121,10 +131,10 @@ impl Preparer<'_> {
                 ProgramStep::SetNode { node: position, at, value }
             }
             Stmt::Zero { node } => ProgramStep::ZeroNode { node: self.node(*node)? },
-            Stmt::Declare { local, dtype, dims, .. } => {
+            Stmt::Declare { local, dtype, dims, space } => {
                 self.locals.push(array(format!("local {local}"), *dtype, dims)?);
                 self.local_slots.insert(*local, self.locals.len() - 1);
-                ProgramStep::ClearLocal { local: self.locals.len() - 1 }
+                ProgramStep::FillLocal { local: self.locals.len() - 1, value: initial(*dtype, *space) }
             }
             Stmt::SetLocal { local, index, value } => {
                 let position = self.local(*local)?;

@@ -148,10 +148,7 @@ impl Frame<'_, '_> {
                 value.write(&mut self.written(*node)?[at * size..]);
             }
             ProgramStep::ZeroNode { node } => self.written(*node)?.fill(0),
-            ProgramStep::ClearLocal { local } => {
-                let zero = Scalar::zero(self.program.locals[*local].dtype);
-                self.locals[*local].fill(zero);
-            }
+            ProgramStep::FillLocal { local, value } => self.locals[*local].fill(*value),
             ProgramStep::SetLocal { local, at, value } => {
                 let value = self.value(value)?;
                 let at = self.offset(at, &self.program.locals[*local])?;

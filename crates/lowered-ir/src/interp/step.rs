@@ -36,7 +36,7 @@ pub(super) enum ProgramStep {
     For(Box<LoopStep>),
     SetNode { node: usize, at: ElementAddress, value: CompiledExpr },
     ZeroNode { node: usize },
-    ClearLocal { local: usize },
+    FillLocal { local: usize, value: Scalar },
     SetLocal { local: usize, at: ElementAddress, value: CompiledExpr },
     SetDynamic { node: usize, at: DynamicAddress, op: Option<BinaryOp>, value: CompiledExpr },
     Log { line: usize, values: Vec<CompiledExpr> },

@@ -34,8 +34,8 @@ pub enum Stmt {
     },
     /// Sets every element of a node, margins included, to 0.
     Zero { node: NodeRef },
-    /// Declares a local of zeros that lives to the end of the enclosing block. Its name is unique in the
-    /// routine, and a scalar has no dimensions.
+    /// Declares a local of zeros that lives to the end of the enclosing block; in [`Space::Scratch`] it has any
+    /// values. Its name is unique in the routine, and a scalar has no dimensions.
     Declare { local: LocalId, dtype: DType, dims: Dims, space: Space },
     /// Stores into an element of a local, whose type the value has.
     SetLocal { local: LocalId, index: Indices, value: Expr },
@@ -108,6 +108,8 @@ pub enum Space {
     Register,
     /// In the kernel's scratch memory, one copy per thread.
     Stack,
+    /// Like [`Space::Stack`], without initial values: statements store each element before they read it.
+    Scratch,
     /// In the memory that the threads of a workgroup share.
     Workgroup,
     /// In private memory of the threads of a workgroup. Each thread has its part: the first indices are the
@@ -120,8 +122,14 @@ impl Space {
     pub fn of_one_thread(self) -> Space {
         match self {
             Space::Register => Space::Register,
+            Space::Scratch => Space::Scratch,
             Space::Stack | Space::Workgroup | Space::Thread => Space::Stack,
         }
+    }
+
+    /// Whether the local is an array in memory of one thread.
+    pub fn is_private_memory(self) -> bool {
+        matches!(self, Space::Stack | Space::Scratch)
     }
 }
 
@@ -130,6 +138,7 @@ impl fmt::Display for Space {
         f.write_str(match self {
             Space::Register => "register",
             Space::Stack => "stack",
+            Space::Scratch => "scratch",
             Space::Workgroup => "workgroup",
             Space::Thread => "thread",
         })

@@ -7,7 +7,7 @@
 //! correctness.
 //!
 //! An element was written before a read if it lies in a box that earlier statements have filled
-//! ([`super::cover`]), or if a store has reached it in an iteration that precedes the read, such as the
+//! (`cover`), or if a store has reached it in an iteration that precedes the read, such as the
 //! previous iteration of the loop around both.
 
 use std::ops::Range;

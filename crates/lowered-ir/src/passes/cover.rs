@@ -16,25 +16,25 @@ use super::ranges::{LoopInfo, Ranges};
 
 /// `len` consecutive indices from `base` on, repeated at strides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexSpan {
+pub(super) struct IndexSpan {
     /// The first index.
-    pub base: Affine,
+    base: Affine,
     /// How many indices; at least 1.
-    pub len: i64,
+    len: i64,
     /// The strides, shortest first. Each is longer than `len`, and is taken at least once.
-    pub strides: SmallVec<[IndexStride; 1]>,
+    strides: SmallVec<[IndexStride; 1]>,
     /// Sums of symbols: an index that is not below each of them is not meant. A span with clips has no
     /// strides.
-    pub clips: SmallVec<[Affine; 1]>,
+    clips: SmallVec<[Affine; 1]>,
 }
 
 /// The distances `0, step, …, step * (count - 1)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct IndexStride {
+pub(super) struct IndexStride {
     /// The distance of neighbors.
-    pub step: i64,
+    step: i64,
     /// How many distances; at least 2.
-    pub count: i64,
+    count: i64,
 }
 
 impl IndexSpan {
@@ -103,10 +103,10 @@ impl IndexSpan {
 }
 
 /// The product of one span per dimension.
-pub type Patch = SmallVec<[IndexSpan; 4]>;
+pub(super) type Patch = SmallVec<[IndexSpan; 4]>;
 
 /// A patch without variables: per dimension the first index and one past the last.
-pub type Cuboid = SmallVec<[(i64, i64); 4]>;
+pub(super) type Cuboid = SmallVec<[(i64, i64); 4]>;
 
 /// The maximum number of patches that are recorded per node; the elements of further patches count as not
 /// written.
@@ -114,18 +114,18 @@ const MAX_PATCHES: usize = 64;
 
 /// The patches of one node that have surely been written.
 #[derive(Clone, Debug, Default)]
-pub struct WrittenPatches {
+pub(super) struct WrittenPatches {
     patches: Vec<Patch>,
 }
 
 impl WrittenPatches {
     /// Records the element at `index`.
-    pub fn store(&mut self, index: &Indices) {
+    pub(super) fn store(&mut self, index: &Indices) {
         self.push(index.iter().map(|base| IndexSpan::solid(base.clone(), 1)).collect());
     }
 
     /// Records every element.
-    pub fn store_all(&mut self, dims: &[usize]) {
+    pub(super) fn store_all(&mut self, dims: &[usize]) {
         self.push(dims.iter().map(|&d| IndexSpan::solid(Affine::constant(0), d as i64)).collect());
     }
 
@@ -136,12 +136,12 @@ impl WrittenPatches {
     }
 
     /// The number of patches recorded so far, for [`leave`](Self::leave).
-    pub fn mark(&self) -> usize {
+    pub(super) fn mark(&self) -> usize {
         self.patches.len()
     }
 
     /// Leaves the loop over `var`, inside which everything after `mark` was recorded.
-    pub fn leave(&mut self, mark: usize, var: LoopId, info: Option<&LoopInfo>) {
+    pub(super) fn leave(&mut self, mark: usize, var: LoopId, info: Option<&LoopInfo>) {
         let inside = self.patches.split_off(mark);
         let Some(info) = info.filter(|info| info.extent() > 0) else { return };
         for patch in inside {
@@ -153,7 +153,7 @@ impl WrittenPatches {
 
     /// Joins the patches recorded after `mark` with each other and with earlier ones. Call it outside of
     /// loops only.
-    pub fn join(&mut self, mark: usize) {
+    pub(super) fn join(&mut self, mark: usize) {
         let mut at = mark;
         while at < self.patches.len() {
             let earlier = self.patches[..at].iter();
@@ -166,12 +166,12 @@ impl WrittenPatches {
 
     /// Whether the element at `index`, known to lie within `clip` per dimension where the guard holds, was
     /// surely written.
-    pub fn covers(&self, index: &Indices, guard: &Guard, clip: &Cuboid, ranges: &Ranges) -> bool {
+    pub(super) fn covers(&self, index: &Indices, guard: &Guard, clip: &Cuboid, ranges: &Ranges) -> bool {
         self.patches.iter().any(|p| contains(p, index, guard, ranges)) || self.covers_box(clip)
     }
 
     /// Whether every element of the box was surely written.
-    pub fn covers_box(&self, target: &Cuboid) -> bool {
+    pub(super) fn covers_box(&self, target: &Cuboid) -> bool {
         let mut left = UnwrittenBoxes::of(target.clone());
         left.shrink(self);
         left.is_empty()

@@ -7,7 +7,7 @@ pub mod access;
 mod bind;
 mod carried;
 pub mod cost;
-pub mod cover;
+mod cover;
 pub mod cse;
 pub mod dce;
 pub mod decide_modes;

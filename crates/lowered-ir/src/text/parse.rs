@@ -574,6 +574,7 @@ fn space(word: &str) -> Option<Space> {
     match word {
         "register" => Some(Space::Register),
         "stack" => Some(Space::Stack),
+        "scratch" => Some(Space::Scratch),
         "workgroup" => Some(Space::Workgroup),
         "thread" => Some(Space::Thread),
         _ => None,

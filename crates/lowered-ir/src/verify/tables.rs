@@ -98,7 +98,7 @@ fn node_size(node: NodeRef, decl: &NodeDecl, limits: &Limits) -> Result<(), Viol
 pub(super) fn local_size(local: LocalId, decl: &LocalDecl, limits: &Limits) -> Result<(), Violation> {
     let array = || format!("local {local}");
     match decl.space {
-        Space::Stack | Space::Workgroup | Space::Thread => {
+        Space::Stack | Space::Scratch | Space::Workgroup | Space::Thread => {
             size(&decl.dims, decl.dtype.size_bytes(), limits.local_bytes, "bytes", array)?
         }
         Space::Register => size(&decl.dims, 1, limits.register_elems, "elements", array)?,

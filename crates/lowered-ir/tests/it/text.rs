@@ -101,9 +101,9 @@ fn stmt() -> impl Strategy<Value = Stmt> {
 
 fn declare(id: u32) -> impl Strategy<Value = Stmt> {
     let dims = vec(0usize..99, 0..3);
-    (dtype(), dims, select(vec![Space::Register, Space::Stack])).prop_map(move |(dtype, dims, space)| {
-        Stmt::Declare { local: LocalId(id), dtype, dims: dims.into(), space }
-    })
+    (dtype(), dims, select(vec![Space::Register, Space::Stack, Space::Scratch])).prop_map(
+        move |(dtype, dims, space)| Stmt::Declare { local: LocalId(id), dtype, dims: dims.into(), space },
+    )
 }
 
 fn looped(var: u32, body: impl Strategy<Value = Block>) -> impl Strategy<Value = Stmt> {

@@ -5,6 +5,8 @@ use tnode::{DType, ModeState};
 
 use super::Maker;
 
+const SPACES: [Space; 5] = [Space::Register, Space::Stack, Space::Scratch, Space::Workgroup, Space::Thread];
+
 /// A local of one dimension.
 #[derive(Clone, Copy)]
 struct Tile {
@@ -21,11 +23,17 @@ impl Maker<'_, '_> {
             local: self.fresh.local_id(),
             dtype: *self.choices.pick(&self.types.all),
             extent: 1 + self.choices.below(5) as i64,
-            space: *self.choices.pick(&[Space::Register, Space::Stack, Space::Workgroup, Space::Thread]),
+            space: *self.choices.pick(&SPACES),
         };
         let dims = [tile.extent as usize].into_iter().collect();
         let Tile { local, dtype, space, .. } = tile;
         let mut block = vec![Stmt::Declare { local, dtype, dims, space }];
+        if space == Space::Scratch {
+            let (var, value) = (self.enter(tile.extent), self.constant(dtype));
+            self.scope.pop();
+            let store = Stmt::SetLocal { local, index: [Affine::var(var)].into(), value };
+            block.push(Stmt::serial(var, tile.extent, vec![store]));
+        }
         if self.choices.chance(3, 4) {
             block.extend(self.over(tile, |maker, index, _own| maker.set_element(tile, index)));
         }
@@ -52,7 +60,7 @@ impl Maker<'_, '_> {
         self.scope.pop();
         let kinds = match tile.space {
             Space::Register => [LoopKind::Unrolled, LoopKind::Vector, LoopKind::Unrolled],
-            Space::Stack => [LoopKind::Serial, LoopKind::Vector, LoopKind::Unrolled],
+            Space::Stack | Space::Scratch => [LoopKind::Serial, LoopKind::Vector, LoopKind::Unrolled],
             Space::Workgroup => [LoopKind::Serial, LoopKind::Workgroup, LoopKind::Workgroup],
             Space::Thread => [LoopKind::Workgroup; 3],
         };

@@ -75,6 +75,7 @@ cases!(LOOPS, loop_case(LoopKind) {
 cases!(SPACES, space_case(Space) {
     Space::Register => "register",
     Space::Stack => "stack",
+    Space::Scratch => "scratch",
     Space::Workgroup => "workgroup",
     Space::Thread => "thread",
 });
