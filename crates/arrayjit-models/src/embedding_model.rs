@@ -52,8 +52,8 @@ const SHORTEST: usize = 32;
 const MAX_TEXTS: usize = 32;
 /// The most tokens that a run reads.
 const MAX_TOKENS: usize = 4096;
-/// The number of tokens for which a run of its own takes as long as computing them: of the vectors of a text of
-/// MiniLM, 5.8 ms of 47 did not depend on the number of texts.
+/// The number of tokens whose computation takes as long as a run without tokens: with MiniLM, 5.8 ms of 47
+/// did not depend on the number of texts.
 const RUN_TOKENS: usize = 24;
 
 impl EmbeddingModel {
@@ -176,8 +176,8 @@ impl EmbeddingModel {
     }
 }
 
-/// Divides texts, whose lengths increase, into the runs that together compute fewest tokens. A run computes the
-/// length of its longest text for each of its texts, of which it takes as many as `most` says, and costs
+/// Divides texts, whose lengths increase, into the runs that together compute fewest tokens. A run computes
+/// the length of its longest text for each of its texts, of which it takes as many as `most` says, and costs
 /// [`RUN_TOKENS`] tokens by itself.
 fn batches(lengths: &[usize], most: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     // For each number of texts, the least cost of the shortest ones, and where their last run begins.

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | unpacked | few tiles of rows, or B fits a quarter of the L2 cache; both are readable in place | nothing |
 //! | blocks, with B in place | few tiles of rows, and B is readable in place | blocks of A |
+//! | blocks of columns | all iterations of a batch have one B | blocks of B for the L2 cache, once |
 //! | whole A | at most 128 rows, and A fits half of the L2 cache | A once; B a few micro-panels at a time |
 //! | blocks | otherwise | blocks of B for the L3 cache, and blocks of A for the L2 cache |
 //!
@@ -48,11 +49,21 @@ pub(crate) struct GemmShape {
     pub(crate) k_can_be_cut: bool,
     /// Whether the product is computed transposed, which needs blocks.
     pub(crate) is_transposed: bool,
+    /// Whether several iterations of a batch have the same B, and A is read by strides.
+    pub(crate) b_is_shared: bool,
 }
 
 impl GemmShape {
     pub(crate) fn b_bytes(&self) -> usize {
         self.k * self.n * self.bytes
+    }
+
+    /// The most columns of a block of B that every iteration of a batch uses, with whole sums: half of the L2
+    /// cache has them. None if that is less than a few micro-panels.
+    fn shared_columns(&self, cpu: &CpuTarget) -> Option<usize> {
+        let columns = cpu.l2_bytes / 2 / (self.k * self.bytes).max(1);
+        (self.b_is_shared && !self.is_transposed && columns >= PANELS_AT_ONCE * self.width)
+            .then_some(columns / self.width * self.width)
     }
 
     /// Columns of a packed micro-panel of B: those of a tile, or of one vector if there are no more and the
@@ -103,6 +114,11 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
+    /// Whether the iterations of a batch may use one packed block of B.
+    pub(crate) fn shares_b(self) -> bool {
+        matches!(self, Packing::Blocks { b: true, .. })
+    }
+
     /// Whether B is packed; otherwise microkernels read it in place.
     pub(crate) fn packs_b(self) -> bool {
         matches!(self, Packing::WholeA | Packing::Blocks { b: true, .. })
@@ -139,8 +155,10 @@ impl Blocking {
     pub(crate) fn of(packing: Packing, shape: &GemmShape, cpu: &CpuTarget) -> Blocking {
         let elements = |bytes: usize| bytes / shape.bytes;
         let panel = shape.panel(packing);
+        let shared = shape.shared_columns(cpu).filter(|_| packing.shares_b());
         let kc = match packing {
             Packing::Unpacked { .. } => shape.k,
+            _ if shared.is_some() => shape.k,
             _ if !shape.k_can_be_cut => shape.k,
             // Elements of an indexed A lie in many rows. With few columns, each would be loaded from a far
             // cache again for each block of K, so B is read from the L2 cache instead.
@@ -172,6 +190,7 @@ impl Blocking {
             // The few micro-panels that are packed together read neighboring elements, so they find them in
             // the L1 cache.
             Packing::WholeA => PANELS_AT_ONCE * shape.width,
+            _ if let Some(columns) = shared => columns,
             // A block takes at most a quarter of the L3 cache, and at most as many columns as the
             // second-level TLB covers.
             _ => (elements(cpu.l3_bytes) / 4 / kc.max(1)).clamp(shape.width, 2048),
@@ -211,6 +230,8 @@ fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
         Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
     } else if shape.b_is_readable && has_few_tiles && !shape.is_transposed {
         Packing::Blocks { a: true, b: false }
+    } else if shape.shared_columns(cpu).is_some() {
+        Packing::Blocks { a: !shape.a_is_readable, b: true }
     } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 && !shape.is_transposed {
         Packing::WholeA
     } else if shape.a_is_indexed && (shape.is_transposed || shape.n <= MAX_INDEXED_COLUMNS) {
@@ -234,7 +255,7 @@ pub(crate) fn even_block(whole: usize, most: usize) -> usize {
 
 /// Cuts a range into consecutive ranges of length `step`; the last one may be shorter.
 pub(crate) fn cut(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
-    range.clone().step_by(step).map(move |at| at..(at + step).min(range.end))
+    range.clone().step_by(step).map(move |at| at..at.saturating_add(step).min(range.end))
 }
 
 /// The rows of a block as tiles of nearly equal heights, because a tile of one row takes as long as a tile of

@@ -59,6 +59,13 @@ pub(crate) struct Gemm {
     pub(crate) b_is_far: bool,
 }
 
+/// An iteration of the batch, of so many of a call for the same columns.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchIteration {
+    pub(crate) is_first: bool,
+    pub(crate) count: u64,
+}
+
 /// Base addresses for one iteration of the batch: position 0 of every dimension.
 #[derive(Clone, Copy)]
 pub(crate) struct BatchAddresses {
@@ -199,9 +206,11 @@ impl Gemm {
     pub(crate) fn shares_packed(&self) -> bool {
         let operand = match self.blocking.packing {
             Packing::WholeA => &self.a,
-            Packing::Blocks { a: false, b: true }
-                if self.blocking.kc >= self.k && self.blocking.nc >= self.n =>
-            {
+            packing if packing.shares_b() && self.blocking.kc >= self.k => {
+                // Columns of a transposed product are rows of the problem, of which a call has all.
+                if self.is_transposed && self.blocking.nc < self.n {
+                    return false;
+                }
                 &self.b
             }
             _ => return false,
@@ -209,9 +218,15 @@ impl Gemm {
         operand.batch.iter().all(|&bytes| bytes == 0)
     }
 
+    /// The most columns that all iterations of the batch compute before further ones.
+    pub(crate) fn shared_columns(&self) -> usize {
+        let is_cut = !self.is_transposed && self.blocking.packing.shares_b() && self.shares_packed();
+        if is_cut { self.blocking.nc } else { usize::MAX }
+    }
+
     /// Computes the outputs of some rows and columns of the problem, whose sums have `k` products.
-    /// `is_packed` says that the scratch memory has the shared operand ([`Gemm::shares_packed`]) from a call
-    /// for the same rows and columns.
+    /// The first iteration of a batch leaves the shared operand ([`Gemm::shares_packed`]) in the scratch
+    /// memory for the others, which have the same rows and columns, at most [`Gemm::shared_columns`].
     ///
     /// # Safety
     ///
@@ -223,9 +238,12 @@ impl Gemm {
         base: &BatchAddresses,
         [rows, columns]: [Range<usize>; 2],
         k: usize,
-        is_packed: bool,
+        iteration: BatchIteration,
     ) {
-        let has_few_rows = rows.len() <= self.few_rows;
+        let shares_packed = self.shares_packed();
+        let is_packed = shares_packed && !iteration.is_first;
+        let uses = if shares_packed { iteration.count.max(1) } else { 1 };
+        let has_few_rows = (rows.len() as u64).saturating_mul(uses) <= self.few_rows as u64;
         let width = V::SHAPE.width();
         let call = GemmCall { gemm: self, layout, base, k, is_packed, has_few_rows, width };
         // SAFETY: the caller's promise.
@@ -434,7 +452,7 @@ impl GemmCall<'_> {
                         self.pack_b::<V>(columns.clone(), k.clone(), b);
                     }
                     for tiles in cut(0..all.count, per_block) {
-                        let packs = self.packs_in_tiles::<V>() && tiles.start == 0;
+                        let packs = self.packs_in_tiles::<V>() && tiles.start == 0 && !self.is_packed;
                         let rows = all.row(tiles.start)..all.row(tiles.end);
                         let tiles = RowTiles::in_units(rows, height, unit);
                         if pack_a {

@@ -1,17 +1,16 @@
 //! The public plan: everything about a GEMM that can be decided before it runs.
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use vector_asm::{Isa, LaneType, VectorAddress, VectorFunction};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
-use crate::blocking::{Blocking, GemmShape, Packing, few_rows};
+use crate::blocking::{Blocking, GemmShape, Packing, cut, few_rows};
 use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
 use crate::epilogue::{Epilogue, EpilogueFunctions, OperandAccess};
 #[cfg(feature = "assembler")]
 use crate::epilogue_code::EpilogueCode;
-use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
+use crate::gemm::{BatchAddresses, BatchIteration, Gemm, ScratchLayout};
 use crate::integer::IntegerGemm;
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
@@ -383,6 +382,9 @@ impl GemmPlan {
             b_k_stride: b.strides().map_or(0, |(_, k)| k),
             k_can_be_cut: output.is_some() || sums_in_scratch,
             is_transposed,
+            b_is_shared: problem.batch.iter().any(|&extent| extent > 1)
+                && a.strides().is_some()
+                && b.batch.iter().all(|&bytes| bytes == 0),
         };
         let blocking = match source.choice.map(|choice| Blocking::chosen(&shape, choice)) {
             None => Blocking::new(&shape, cpu),
@@ -503,11 +505,11 @@ impl GemmPlan {
         let PlannedProduct::Floats { gemm, layout, .. } = &self.product else {
             unreachable!("a plan for vectors of floats");
         };
-        let is_packed = Cell::new(false);
-        // SAFETY: the caller's promise; all iterations have the same rows and columns.
+        let columns = gemm.shared_columns();
+        // SAFETY: the caller's promise; all iterations have the same rows.
         unsafe {
-            self.run_with(args, bindings, scratch, begin..end, |base, outputs, k| {
-                gemm.run::<V>(layout, base, outputs, k, is_packed.replace(gemm.shares_packed()))
+            self.run_with(args, bindings, scratch, begin..end, columns, |base, outputs, k, iteration| {
+                gemm.run::<V>(layout, base, outputs, k, iteration)
             })
         }
     }
@@ -523,16 +525,17 @@ impl GemmPlan {
         end: u64,
     ) {
         let PlannedProduct::Integers(gemm) = &self.product else { unreachable!("a plan for integers") };
-        let has_b = Cell::new(false);
         // SAFETY: the caller's promise; all iterations have the same columns.
         unsafe {
-            self.run_with(args, bindings, scratch, begin..end, |base, [rows, columns], _| {
-                gemm.run(base, rows, columns, has_b.replace(gemm.has_one_b()))
+            self.run_with(args, bindings, scratch, begin..end, usize::MAX, |base, outputs, _, iteration| {
+                let [rows, columns] = outputs;
+                gemm.run(base, rows, columns, gemm.has_one_b() && !iteration.is_first)
             })
         }
     }
 
-    /// Runs the product for each iteration of the batch.
+    /// Runs the product for each iteration of the batch: for so many columns at a time, whose first iteration
+    /// may prepare what the others use.
     #[inline(always)]
     unsafe fn run_with(
         &self,
@@ -540,7 +543,8 @@ impl GemmPlan {
         bindings: *const i64,
         scratch: *mut u8,
         part: Range<u64>,
-        run: impl Fn(&BatchAddresses, [Range<usize>; 2], usize),
+        columns_at_once: usize,
+        run: impl Fn(&BatchAddresses, [Range<usize>; 2], usize, BatchIteration),
     ) {
         let range = part.start as usize..part.end as usize;
         // SAFETY: the caller's promise.
@@ -573,16 +577,23 @@ impl GemmPlan {
                 epilogue.write_constants(words, args, bindings);
             }
             if self.problem.batch.is_empty() {
-                return run(&base, [rows, columns], k);
+                return run(&base, [rows, columns], k, BatchIteration { is_first: true, count: 1 });
             }
-            let mut at = [0; MAX_BATCH_LOOPS];
-            self.advance(&mut base, &mut at, 0, outermost.start as i64);
-            while at[0] < outermost.end {
-                if let Some(epilogue) = self.product.epilogue() {
-                    epilogue.write_batch_indices(words, &at);
+            let others = batch[1..].iter().fold(1, |product: u64, extent| product.saturating_mul(*extent));
+            let count = (outermost.end - outermost.start).saturating_mul(others);
+            let mut start = [0; MAX_BATCH_LOOPS];
+            self.advance(&mut base, &mut start, 0, outermost.start as i64);
+            for columns in cut(columns, columns_at_once) {
+                let (mut base, mut at) = (base, start);
+                let mut iteration = BatchIteration { is_first: true, count };
+                while at[0] < outermost.end {
+                    if let Some(epilogue) = self.product.epilogue() {
+                        epilogue.write_batch_indices(words, &at);
+                    }
+                    run(&base, [rows.clone(), columns.clone()], k, iteration);
+                    iteration.is_first = false;
+                    self.next(&mut base, &mut at, &batch);
                 }
-                run(&base, [rows.clone(), columns.clone()], k);
-                self.next(&mut base, &mut at, &batch);
             }
         }
     }

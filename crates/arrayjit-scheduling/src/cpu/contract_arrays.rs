@@ -171,8 +171,8 @@ impl ContractedArray {
             (array == ArrayRef::Node(node)).then(|| (ArrayRef::Local(local), self.within(index)))
         });
         let dims = self.dims(decl);
-        // Every element of a local node is written before it is read (`initialize_locals`). Of arrays with sizes
-        // of the run nobody could see that from their loops, and zeros would take as long as the bound is large.
+        // Every element of a local node is written before it is read (`initialize_locals`). The loops around
+        // arrays with sizes of the run do not show it, and zeros would take as long as the bound is large.
         let space = if dims.is_empty() { Space::Register } else { Space::Scratch };
         block.insert(0, Stmt::Declare { local, dtype: decl.dtype, dims, space });
     }

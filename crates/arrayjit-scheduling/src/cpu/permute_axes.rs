@@ -11,9 +11,9 @@
 //! best as lanes ([`MIN_LANES`]), and the axis of the local node that this loop indexes gets a vote for each
 //! iteration. The axis with the most votes becomes the last one. Nodes that no elementwise statement decides,
 //! such as a product that a convolution reads, follow the reductions over windows that read them. A loop over
-//! the axis along which a matrix product is repeated is not best as lanes: the lengths of a batch, which masks
-//! of attention read, are contiguous along the batch, but scores with the batch as their last axis are no
-//! matrix product. No bit changes.
+//! the axis along which a matrix product is repeated is not best as lanes: the lengths of a batch, which
+//! masks of attention read, are contiguous along the batch, but scores with the batch as their last axis are
+//! no matrix product. No bit changes.
 
 use std::collections::BTreeMap;
 
@@ -150,8 +150,8 @@ fn keep_batches(block: &[Stmt], layouts: &mut BTreeMap<NodeRef, Layout>) {
     }
 }
 
-/// The variables that both factors of a matrix product and its result have: `b` in `y[b, i, j] += p[b, i, k] *
-/// q[b, j, k]`, where each factor also has one that the other lacks.
+/// The variables that both factors of a matrix product and its result have: `b` in `y[b, i, j] +=
+/// p[b, i, k] * q[b, j, k]`, where each factor also has one that the other lacks.
 fn batch_of(index: &Indices, value: &Expr) -> Option<IdSet<Var>> {
     let own = variables(index.iter());
     walk::parts(value).find_map(|e| {

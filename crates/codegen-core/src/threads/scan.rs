@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use lowered_ir::ir::{Affine, ArrayRef, Expr, LocalId, LoopId, Space, Stmt, Var, walk};
 
-/// Whether nothing reads the initial zeros of a local that is declared before these statements: it has none, or
-/// the first statement that mentions it stores into every element that is ever read and reads none. The store
-/// must be in a nest whose loops run over the dimensions of the local.
+/// Whether nothing reads the initial zeros of a local that is declared before these statements: it has none,
+/// or the first statement that mentions it stores into every element that is ever read and reads none. The
+/// store must be in a nest whose loops run over the dimensions of the local.
 pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize], space: Space) -> bool {
     space == Space::Scratch || stores_first(rest, local, dims)
 }

@@ -34,8 +34,8 @@ pub enum Stmt {
     },
     /// Sets every element of a node, margins included, to 0.
     Zero { node: NodeRef },
-    /// Declares a local of zeros that lives to the end of the enclosing block; in [`Space::Scratch`] it has any
-    /// values. Its name is unique in the routine, and a scalar has no dimensions.
+    /// Declares a local of zeros that lives to the end of the enclosing block; in [`Space::Scratch`] it has
+    /// any values. Its name is unique in the routine, and a scalar has no dimensions.
     Declare { local: LocalId, dtype: DType, dims: Dims, space: Space },
     /// Stores into an element of a local, whose type the value has.
     SetLocal { local: LocalId, index: Indices, value: Expr },

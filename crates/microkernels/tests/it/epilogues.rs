@@ -42,6 +42,24 @@ fn calls_with_fewer_rows_than_planned() {
     }
 }
 
+/// Iterations of a batch that share B use blocks of its columns that the first one packs, unless a call has
+/// few rows in all of them together.
+#[test]
+fn batches_share_b() {
+    for split in [ParallelAxis::None, ParallelAxis::Batch, ParallelAxis::Rows, ParallelAxis::Columns] {
+        for (columns, k) in [(70, 33), (460, 300)] {
+            let mut case = matmul(LaneType::F32, &[2], [20, columns, k]);
+            case.problem.b.terms.clear();
+            case.problem.parallel = split;
+            check(&case);
+            bias_and_relu(&mut case);
+            for extents in [[1, columns, k], [16, columns - 1, k], [20, columns, k - 1]] {
+                check_within(&case, extents);
+            }
+        }
+    }
+}
+
 #[test]
 fn epilogues_of_batches() {
     for split in [ParallelAxis::None, ParallelAxis::Batch, ParallelAxis::Rows] {
