@@ -1,13 +1,13 @@
 //! The adjoints of the operands of one statement.
 //!
 //! The adjoint of an operand grows at the indices of the operand. Indices that may be outside of the node, as
-//! in `pad` and in margins, go through an array that has an element for each of them; its elements inside are
-//! then added to the adjoint.
+//! in `pad` and in margins, go through an array that has an element for each of them. It begins with the
+//! adjoint so far, and its elements inside then become the adjoint.
 
-use assignments::indexing::{AxisIndex, Projections, StaticSymbol};
+use assignments::indexing::{AxisIndex, Indexed, Projections, StaticSymbol};
 use assignments::{Accum, AccumOp, Origin, ProgramStep, Rhs};
-use lowered_ir::ir::{Affine, SymbolId, UnaryOp, Var};
-use tnode::{Dims, TensorNode};
+use lowered_ir::ir::{Affine, LoopId, SymbolId, UnaryOp, Var};
+use tnode::{Dims, RunSize, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Target};
@@ -16,12 +16,49 @@ use crate::error::{GradientErrorKind, Result};
 use crate::forward_program::formula;
 use crate::statement::{Bindings, Statement};
 
-/// A node with an element for each index in a box that reaches out of another node.
+/// The indices of a node that has an element for each of them, also for those outside of another node.
 struct OuterBox<'a> {
-    node: &'a TensorNode,
     dims: &'a Dims,
-    /// The indices of the first element.
+    /// The least index of each axis.
     low: &'a [i64],
+}
+
+/// A box of elements of a node of these dimensions.
+struct NodePart {
+    dims: Dims,
+    /// The indices of the first element of the box.
+    first: Vec<i64>,
+    extents: Dims,
+}
+
+impl OuterBox<'_> {
+    /// The elements whose indices are inside of a node of these dimensions: as a part of the box, and as a
+    /// part of the node.
+    fn inside(&self, dims: &Dims) -> [NodePart; 2] {
+        let (mut extents, mut in_box, mut in_node) = (Dims::new(), Vec::new(), Vec::new());
+        for (&dim, (&extent, &low)) in dims.iter().zip(self.dims.iter().zip(self.low)) {
+            let first = low.max(0);
+            let end =
+                (low + i64::try_from(extent).unwrap_or(i64::MAX)).min(i64::try_from(dim).unwrap_or(i64::MAX));
+            extents.push(usize::try_from(end - first).unwrap_or(0));
+            in_box.push(first - low);
+            in_node.push(first);
+        }
+        [(self.dims, in_box), (dims, in_node)].map(|(dims, first)| NodePart {
+            dims: dims.clone(),
+            first,
+            extents: extents.clone(),
+        })
+    }
+}
+
+impl NodePart {
+    /// The indices of the elements in terms of the axes of the box.
+    fn indexed(&self) -> Indexed {
+        let at =
+            |(axis, &first): (usize, &i64)| AxisIndex::axis(axis).map(|index| index.plus_constant(first));
+        (self.dims.clone(), self.first.iter().enumerate().map(at).collect())
+    }
 }
 
 impl BackwardPass<'_> {
@@ -81,11 +118,19 @@ impl BackwardPass<'_> {
         let shifted = access.index.iter().zip(&low);
         let index: Vec<AxisIndex> =
             shifted.map(|(index, low)| index.map(|index| index.plus_constant(-low))).collect();
-        let target = Target::sum(&wide, true, &Access::new(&wide, &dims, &index));
+        let outer = OuterBox { dims: &dims, low: &low };
+        let [inside, of_adjoint] = outer.inside(&access.dims);
+        let (inside, of_adjoint) = ((&wide, inside), (&adjoint, of_adjoint));
+        // The box begins with the sums so far, so that it adds in the order of a sum without a box. Whether
+        // there is a box may depend on sizes, and the bits do not.
+        if !is_new {
+            self.copy(&statement.accum.origin, AccumOp::Add, &inside, &of_adjoint)?;
+        }
+        let target = Target::sum(&wide, is_new, &Access::new(&wide, &dims, &index));
         statement.accumulate(target, &rule, bindings, &mut self.tape)?;
         self.note_sparse(&node, is_new);
-        let wide = OuterBox { node: &wide, dims: &dims, low: &low };
-        self.add_inside(&wide, &adjoint, &access.dims, is_new, &statement.accum.origin)?;
+        let op = if is_new { AccumOp::Add } else { AccumOp::Assign };
+        self.copy(&statement.accum.origin, op, &of_adjoint, &inside)?;
         self.note_sparse(&node, is_new);
         Ok(())
     }
@@ -126,43 +171,40 @@ impl BackwardPass<'_> {
         Ok(is_outside.then_some((dims, low)))
     }
 
-    /// The least and the greatest value of an index, if all symbols in it have ranges.
+    /// The least and the greatest value of an index, if all symbols in it have ranges. Iterators stay below
+    /// the sizes of a run, so that `m - 1 - j` is at least 0, as it is where `m` is a constant.
     pub(crate) fn index_bounds(&self, accum: &Accum, index: &Affine) -> Option<(i64, i64)> {
         let range = |id: SymbolId| StaticSymbol::range_in(self.symbols, id);
+        let place =
+            |size: &RunSize| self.symbols.iter().position(|symbol| symbol.size.as_ref() == Some(size));
+        let sizes = accum.projections.run_sizes();
+        let ends: Vec<(LoopId, Affine)> = sizes
+            .filter_map(|(iterator, size)| Some((iterator, Affine::var(SymbolId(place(size)? as u32)))))
+            .collect();
         let is_open =
             index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(id) if range(*id).is_none()));
-        accum.projections.index_bounds(index, &range).filter(|_| !is_open)
+        accum.projections.index_bounds_within(index, &ends, &range).filter(|_| !is_open)
     }
 
-    /// Adds the elements of `wide` to the elements of a node with the same indices.
-    fn add_inside(
+    /// Copies a part of one node to a part of another, of the same extents. With `AccumOp::Add` the rest of
+    /// the target becomes 0.
+    fn copy(
         &mut self,
-        wide: &OuterBox<'_>,
-        node: &TensorNode,
-        dims: &Dims,
-        is_new: bool,
         origin: &Origin,
+        op: AccumOp,
+        (to, to_part): &(&TensorNode, NodePart),
+        (from, from_part): &(&TensorNode, NodePart),
     ) -> Result<()> {
-        let (mut axes, mut to, mut from) = (Dims::new(), Vec::new(), Vec::new());
-        for (axis, (&dim, (&extent, &low))) in dims.iter().zip(wide.dims.iter().zip(wide.low)).enumerate() {
-            let first = low.max(0);
-            let end =
-                (low + i64::try_from(extent).unwrap_or(i64::MAX)).min(i64::try_from(dim).unwrap_or(i64::MAX));
-            axes.push(usize::try_from(end - first).unwrap_or(0));
-            to.push(AxisIndex::axis(axis).map(|index| index.plus_constant(first)));
-            from.push(AxisIndex::axis(axis).map(|index| index.plus_constant(first - low)));
-        }
-        let lhs = (dims.clone(), to.into_iter().collect());
-        let rhs = vec![(wide.dims.clone(), from.into_iter().collect())];
-        let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(origin);
-        let projections = Projections::new(&axes, lhs, rhs, "gradient").map_err(fits)?;
+        let fits = |source| GradientErrorKind::Index { node: to.name(), source }.of(origin);
+        let projections =
+            Projections::new(&to_part.extents, to_part.indexed(), vec![from_part.indexed()], "gradient");
         self.tape.backward.push(ProgramStep::Accum(Box::new(Accum {
-            init_neutral: is_new,
-            op: AccumOp::Add,
-            lhs: node.clone(),
-            rhs: Rhs::Copy(wide.node.into()),
+            init_neutral: op == AccumOp::Add,
+            op,
+            lhs: (*to).clone(),
+            rhs: Rhs::Copy((*from).into()),
             computed: Vec::new(),
-            projections,
+            projections: projections.map_err(fits)?,
             origin: origin.clone(),
         })));
         Ok(())

@@ -172,6 +172,16 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "x",
     ),
     (
+        "padded reads from the end",
+        "t[j] := tanh(v[j])\n y[k] :+= w[0,k] * v[j] * pad(t, 0)[m - 1 - j]\n loss :+= tanh(y[k])\n loss += tanh(t[j])",
+        "v",
+    ),
+    (
+        "padded reads that end behind odd sizes only",
+        "size h = (n + 1)/2\n q[i] := x[2*i,0] where i < h\n t[i] := tanh(x[i,1])\n y[k] :+= w[0,k] * q[i] * pad(t, 0)[2*i + 1] where i < h\n loss :+= tanh(y[k])\n loss += tanh(t[i])",
+        "x",
+    ),
+    (
         "a scan over a size",
         "node h f32[n + 1, 24]\n h[s,k] := 0\n h[0,k] := v[0]\n scan t in 0..n { z[j] :+= h[t,k] * w[k,j]\n h[t + 1,j] := tanh(z[j] + x[t,j]) }\n loss :+= h[n,k] * h[n,k]",
         "x, w, v",

@@ -503,8 +503,9 @@ impl Projections {
         self.index_bounds_within(index, &[], symbols)
     }
 
-    /// [`index_bounds`](Self::index_bounds), where some iterators stay below further expressions.
-    pub(crate) fn index_bounds_within(
+    /// [`index_bounds`](Self::index_bounds), where some iterators stay below further expressions, such as the
+    /// symbols of their [`run_sizes`](Self::run_sizes).
+    pub fn index_bounds_within(
         &self,
         index: &Affine,
         ends: &[(LoopId, Affine)],
