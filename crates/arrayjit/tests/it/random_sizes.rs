@@ -37,6 +37,8 @@ struct RandomText {
     nodes: Vec<(String, String)>,
     text: String,
     has_scan: bool,
+    /// The number of letters of the statement with the most of them. Gradients may have arrays over all.
+    most_letters: usize,
     /// The inputs by which a loss is differentiated.
     gradients: Vec<&'static str>,
 }
@@ -50,6 +52,7 @@ impl RandomText {
             nodes,
             text: String::new(),
             has_scan: false,
+            most_letters: 0,
             gradients: Vec::new(),
         };
         program.width = [6, 6, 8, 17][program.below(4)];
@@ -85,6 +88,7 @@ impl RandomText {
         if letters.is_empty() {
             letters.push('p');
         }
+        self.most_letters = self.most_letters.max(letters.len());
         let bases = letters.iter().map(|letter| match letter {
             'i' | 'p' => format!("u[{letter}]"),
             'j' | 'q' => format!("v[{letter}]"),
@@ -347,10 +351,10 @@ fn check(seed: u64, name: &str, backend: &Backend) {
     let program = RandomText::of(seed);
     let mut draw = SplitMix64::new(!seed);
     // Repetitions of many steps would take long to compile. Threads divide long loops, which the interpreter
-    // runs slowly.
+    // runs slowly. Arrays over five letters would have gigabytes.
     let bounds = match draw.word() % 4 {
         _ if program.has_scan => (10, 8),
-        0 if name != "interpreter" => (160, 96),
+        0 if name != "interpreter" && program.most_letters < 5 => (160, 96),
         _ => (24, 16),
     };
     let mut size = |bound: usize| 1 + (draw.word() % bound as u64) as usize;
