@@ -92,7 +92,6 @@ fn has(isa: Isa) -> bool {
 
 /// The code that is faster with vectors of 512 bits than of 256 on a processor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has such vectors"))]
 enum WideCode {
     None,
     Masks,
