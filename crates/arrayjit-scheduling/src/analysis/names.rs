@@ -84,9 +84,9 @@ impl Names {
         Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
     }
 
-    /// The number of nodes. Locals that are treated like nodes have higher numbers.
-    pub(crate) fn num_nodes(&self) -> usize {
-        self.nodes.len()
+    /// Whether it is a node. Locals that are treated like nodes have numbers behind those of the nodes.
+    pub(crate) fn is_node(&self, node: NodeRef) -> bool {
+        node.index() < self.nodes.len()
     }
 
     /// The dimensions of a node.

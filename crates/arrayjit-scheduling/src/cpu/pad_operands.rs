@@ -85,7 +85,7 @@ fn copies(
 /// Whether kernels read the operand of the columns in place of the operand of the rows.
 fn exchanges_operands(contraction: &Contraction, names: &Names) -> bool {
     let has_contiguous_rows = || match (read_of(&contraction.left), contraction.rows.last()) {
-        (Expr::Get { node, index }, Some(row)) if node.index() < names.num_nodes() => {
+        (Expr::Get { node, index }, Some(row)) if names.is_node(*node) => {
             names.position(*node, index).coefficient(row.var) == 1
         }
         _ => false,

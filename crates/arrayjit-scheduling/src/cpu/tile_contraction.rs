@@ -133,6 +133,10 @@ fn streams(found: &Contraction, caps: &Caps, names: &Names) -> bool {
     let is_dynamic = |axis: &Axis| found.dynamic.iter().any(|(var, _)| *var == axis.var);
     let rows = found.rows.iter().fold(1i64, |rows, axis| rows.saturating_mul(axis.extent));
     let Expr::Get { node, index } = &found.right else { return false };
+    // A local, such as a decoded panel, is in a cache.
+    if !names.is_node(*node) {
+        return false;
+    }
     let position = names.position(*node, index);
     let bytes = column.extent as usize * found.right.dtype(names).size_bytes();
     rows <= STREAMED_ROWS

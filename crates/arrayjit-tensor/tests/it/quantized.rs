@@ -221,9 +221,15 @@ fn rows_in_any_order_fill_the_lanes_of_their_panels() {
 
 #[test]
 fn backends_have_the_bits_of_the_interpreter() {
-    for (bits, block, outputs, inputs) in
-        [(4, 32, 64, 256), (4, 16, 33, 90), (8, 32, 96, 128), (8, 16, 7, 40)]
-    {
+    // The last two have one block in each row of weights.
+    for (bits, block, outputs, inputs) in [
+        (4, 32, 64, 256),
+        (4, 16, 33, 90),
+        (8, 32, 96, 128),
+        (8, 16, 7, 40),
+        (8, 32, 64, 32),
+        (8, 128, 40, 96),
+    ] {
         let format = QuantizedFormat::new([outputs, inputs], block, bits).unwrap();
         let weights = QuantizedArrays::pack(
             format,
