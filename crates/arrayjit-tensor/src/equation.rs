@@ -94,12 +94,17 @@ impl NamedAxes {
 /// Begins the names of axes that `...` stands for.
 const REST: char = '.';
 
-/// Whether names are words with spaces between them, and not single letters.
+/// Whether names are words with spaces between them, and not single letters. If each word is a letter, as in
+/// `i,j->ij`, the operands have the same names both ways, and the result may have no spaces.
 fn is_in_words(parts: &[&str], inputs: &[(String, &[usize])]) -> bool {
     let words = |part: &str| part.replace("...", " ").split_whitespace().count();
+    let is_word = |word: &str| word.chars().count() > 1;
     match parts.iter().any(|part| part.contains("...")) {
         true => parts.iter().any(|part| words(part) > 1),
-        false => parts.iter().zip(inputs).all(|(part, (_, shape))| words(part) == shape.len()),
+        false => {
+            parts.iter().zip(inputs).all(|(part, (_, shape))| words(part) == shape.len())
+                && parts.iter().any(|part| part.split_whitespace().any(is_word))
+        }
     }
 }
 

@@ -234,6 +234,11 @@ fn products() {
     let (shape, values) =
         count(&[1, 2], |x| x.einsum("... row col, ... row col -> ... row", x.transpose(0, 1)?));
     assert_eq!((shape, values), (vec![2], vec![0., 1.]));
+    // Operands of one letter are alike in words and in letters.
+    for equation in ["i,j->ji", "i, j -> j i"] {
+        let (shape, values) = count(&[3], |x| x.einsum(equation, x.narrow(0, 1, 2)?));
+        assert_eq!((shape, values), (vec![2, 3], vec![0., 1., 2., 0., 2., 4.]), "{equation}");
+    }
     assert_eq!(count(&[2, 2], |x| x.rearrange("i i -> i")).1, [0., 3.]);
     assert_eq!(count(&[2, 3], |x| x.rearrange("i j -> j")).1, [3., 5., 7.]);
 }
