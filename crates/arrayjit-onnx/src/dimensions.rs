@@ -177,6 +177,7 @@ impl Dimensions {
         let exact: Signature =
             inputs.iter().map(|(_, array)| (array.dtype(), array.dims().as_slice().into())).collect();
         let mut values = BTreeMap::<&str, Option<usize>>::new();
+        let mut is_empty = false;
         for (info, array) in inputs {
             for (at, &value) in array.dims().iter().enumerate() {
                 let Some(Dimension { size, bound, name, .. }) = self.find(info, at) else { continue };
@@ -190,9 +191,11 @@ impl Dimensions {
                 // are. So is an axis of one element, which broadcasts and needs no loop.
                 let first = values.entry(size).or_insert(Some(value));
                 *first = first.filter(|first| *first == value && value > 1);
+                is_empty |= array.num_values() == 0;
             }
         }
-        if self.shapes == ShapePolicy::Exact {
+        // Operators give results for no elements while they are walked, whose axes are numbers.
+        if self.shapes == ShapePolicy::Exact || is_empty {
             return Ok(exact);
         }
         let mut state = self.state();

@@ -1,7 +1,7 @@
 //! Named dimensions as sizes of a run: one compilation computes what one for each shape does.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
-use arrayjit_onnx::{Backend, HostArray, InferenceSession, SessionOptions, ShapePolicy, proto::*};
+use arrayjit_onnx::{Backend, HostArray, InferenceSession, Model, SessionOptions, ShapePolicy, proto::*};
 
 use crate::build::*;
 
@@ -335,6 +335,31 @@ fn results_without_elements_have_the_sizes_of_their_run() {
         let [found, expected] = [&sized, &exact].map(|session| session.run(&[("x", &x)]).unwrap());
         assert_eq!(found, expected, "{shape:?}");
     }
+}
+
+/// A run without elements has the sizes of its other axes, not their bounds, and leaves sizes to other runs.
+#[test]
+fn runs_without_elements_have_the_sizes_of_their_inputs() {
+    let nodes = vec![
+        int(ints(node("sums = ReduceSum x"), "axes", &[0]), "keepdims", 0),
+        ints(node("most = ReduceMax x"), "axes", &[0]),
+        node("columns = Transpose x"),
+        node("product = MatMul columns x"),
+        int(node("joined = Concat x x"), "axis", 0),
+    ];
+    let graph = graph_of(&["batch", "n"], &["sums", "most", "product", "joined"], nodes);
+    let mut opset_12 = model(graph);
+    opset_12.opset_import[0].version = 12;
+    let model = Model::from_proto(&opset_12).unwrap();
+    let backend = Backend::open("inline").unwrap();
+    let sized = model.session_with(&backend, symbolic()).unwrap();
+    let exact = model.session(&backend).unwrap();
+    for shape in [[2, 3], [0, 3], [5, 6], [0, 9], [4, 0]] {
+        let x = numbers(&shape);
+        let [found, expected] = [&sized, &exact].map(|session| session.run(&[("x", &x)]).unwrap());
+        assert_eq!(found, expected, "{shape:?}");
+    }
+    assert!(sized.exact_dimensions().unwrap().is_empty(), "{:?}", sized.exact_dimensions());
 }
 
 /// A loop without steps has rows of the size that a run gives, which the host must know.
