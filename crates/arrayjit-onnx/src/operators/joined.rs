@@ -194,11 +194,13 @@ fn taken(rest: &mut Vec<Extent>, wanted: &Wanted) -> Option<Vec<Extent>> {
             return None;
         }
         let missing = wanted.dim / product;
-        if first.dim > missing && first.dim.is_multiple_of(missing) {
+        if missing.is_multiple_of(first.dim) {
+            product *= first.dim;
+        } else if first.dim.is_multiple_of(missing) {
             rest.insert(0, (first.dim / missing).into());
             product *= missing;
         } else {
-            product *= first.dim;
+            return None;
         }
     }
     (product == wanted.dim).then(|| vec![wanted.clone()])

@@ -474,6 +474,25 @@ fn batches_and_lengths_are_joined_to_rows() {
     check(graph, &[&[2, 7, 6], &[1, 33, 6], &[3, 16, 6], &[4, 5, 6], &[1, 1, 6], &[2, 64, 6]]);
 }
 
+/// Axes of numbers behind a size are divided in another way: neither of two sizes divides the other.
+#[test]
+fn axes_behind_a_size_are_divided_anew() {
+    let nodes = [("a", "6 2"), ("b", "2 6"), ("c", "3 4"), ("d", "1 12"), ("e", "4 3 1")];
+    let reshapes = nodes.map(|(name, _)| node(&format!("{name} = Reshape x to_{name}")));
+    let mut graph = graph_of(&["batch", "4", "3"], &nodes.map(|(name, _)| name), reshapes.to_vec());
+    for (name, axes) in nodes {
+        let to: Vec<i64> = [0].into_iter().chain(axes.split(' ').map(|size| size.parse().unwrap())).collect();
+        graph = constant(graph, &format!("to_{name}"), &longs(&to, &[to.len()]));
+    }
+    let [sized, exact] =
+        [symbolic(), SessionOptions::new()].map(|options| session_with(graph.clone(), options));
+    for batch in [2, 1, 9] {
+        let x = numbers(&[batch, 4, 3]);
+        let [found, expected] = [&sized, &exact].map(|session| session.run(&[("x", &x)]).unwrap());
+        assert_eq!(found, expected, "{batch}");
+    }
+}
+
 /// Elements at positions, among them a mask of `[batch, 1, n, n]` that is gathered from `[batch, n]`.
 #[test]
 fn elements_at_computed_positions_of_sizes() {
