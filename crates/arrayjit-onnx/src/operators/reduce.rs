@@ -23,7 +23,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("ReduceL1", 1, |cx| reduced(cx, "0", |x, axes| x.abs()?.sum(axes))).sized(),
     op("ReduceL2", 1, |cx| reduced(cx, "0", |x, axes| x.square()?.sum(axes)?.sqrt())).sized(),
     op("ReduceLogSum", 1, |cx| reduced(cx, "-inf", |x, axes| x.sum(axes)?.log())).sized(),
-    op("ReduceLogSumExp", 1, |cx| reduced(cx, "-inf", |x, axes| x.logsumexp(axes))).sized(),
+    op("ReduceLogSumExp", 1, |cx| reduced(cx, "-inf", log_sum_exp)).sized(),
     op("ReduceMax", 1, |cx| reduced(cx, "lowest", |x, axes| x.max(axes))).sized(),
     op("ReduceMean", 1, |cx| reduced(cx, "nan", mean)).sized(),
     op("ReduceMin", 1, |cx| reduced(cx, "highest", |x, axes| x.min(axes))).sized(),
@@ -77,6 +77,14 @@ fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, TensorError> {
     }
     let count: usize = axes.iter().map(|&at| x.shape()[at as usize]).product();
     x.sum(axes)?.div(count as i64)
+}
+
+/// The logarithm of the sum of powers, which are floats for integers too.
+fn log_sum_exp(x: &Tensor, axes: &[isize]) -> Result<Tensor, TensorError> {
+    match x.dtype().is_float() {
+        true => x.logsumexp(axes),
+        false => x.to_dtype(DType::F32)?.logsumexp(axes),
+    }
 }
 
 /// The result of a reduction in the type in which elements are accumulated; `empty` is that of no elements.

@@ -141,6 +141,16 @@ fn arrays_without_elements_and_scalars_work() {
     assert_eq!((outputs[0].dims().to_vec(), outputs[0].dtype()), (vec![0], DType::F32));
 }
 
+/// Logarithms of sums of powers of integers are those of floats, truncated as onnxruntime does.
+#[test]
+fn integers_have_logarithms_of_sums_of_powers() {
+    let nodes = vec![int(node("y = ReduceLogSumExp x axes"), "keepdims", 0)];
+    let graph = constant(graph(&["x"], &["y"], nodes), "axes", &longs(&[1], &[1]));
+    let x = longs(&[3, 3, 3, 0, 90, 1], &[2, 3]);
+    let y = session_of_opset(18, graph).run(&[("x", &x)]).unwrap();
+    assert_eq!((y[0].dtype(), y[0].values()), (DType::I64, vec![4.0, 90.0]));
+}
+
 #[test]
 fn negative_indices_count_from_the_end() {
     let session = session(graph(&["x", "at"], &["y"], vec![node("y = Gather x at")]));
