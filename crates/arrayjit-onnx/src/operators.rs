@@ -67,6 +67,7 @@ static FAMILIES: &[&[Operator]] = &[
     ml::labels::OPERATORS,
     ml::linear::OPERATORS,
     ml::scale::OPERATORS,
+    ml::svm_classifier::OPERATORS,
     ml::tree_ensemble::OPERATORS,
     normalize::OPERATORS,
     pad::OPERATORS,

@@ -36,7 +36,7 @@ fn own(node: &ModelNode) -> Option<Vec<String>> {
         _ => None,
     };
     match node.operator.name {
-        "LinearClassifier" | "TreeEnsembleClassifier" => texts("classlabels_strings"),
+        "LinearClassifier" | "SVMClassifier" | "TreeEnsembleClassifier" => texts("classlabels_strings"),
         "LabelEncoder" => {
             let mut texts = texts("values_strings")?;
             texts.push(match node.attributes.get("default_string") {

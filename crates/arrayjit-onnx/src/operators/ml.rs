@@ -4,11 +4,12 @@
 
 pub(super) mod ensemble; // ensembles of decision trees as files have them
 pub(super) mod forest; // decision trees as tables
-pub(super) mod kernels; // support vector machines
+pub(super) mod kernels; // kernels of support vector machines, and regression by them
 pub(super) mod labels; // encodings of labels and categories
 pub(super) mod linear; // linear models
 pub(super) mod scale; // functions of features
 pub(super) mod scores; // from scores to probabilities and labels
+pub(super) mod svm_classifier; // classes by support vector machines
 pub(super) mod tree_ensemble; // ensembles of decision trees
 
 use tnode::DType;

@@ -53,6 +53,47 @@ fn labels_that_are_texts_are_their_numbers() {
     assert_eq!(model.labels("x"), None);
 }
 
+/// Support vector machines for three classes with one vector each on a line.
+fn machine() -> NodeProto {
+    let node = texts(learned("label scores = SVMClassifier x"), "classlabels_strings", &["a", "b", "c"]);
+    let node = numbers(ints(node, "vectors_per_class", &[1, 1, 1]), "support_vectors", &[-1.0, 0.0, 1.0]);
+    numbers(numbers(node, "coefficients", &[1.0, -1.0, -1.0, 1.0, 1.0, -1.0]), "rho", &[-0.5, 0.0, 0.5])
+}
+
+#[test]
+fn machines_decide_between_pairs_of_classes() {
+    let proto = model(graph(&["x"], &["label", "scores"], vec![machine()]));
+    let model = load(proto).unwrap();
+    let outputs = run(&model, &floats(&[-2.0, 0.0, 2.0], &[3, 1])).unwrap();
+    // The first row has the sums 1.5, 4 and 2.5 for the pairs ab, ac and bc.
+    assert_eq!(outputs[1].values(), [1.5, 4.0, 2.5, -0.5, 0.0, 0.5, -2.5, -4.0, -1.5]);
+    assert_eq!(outputs[0].values(), [0.0, 1.0, 2.0]);
+    assert_eq!(model.labels("label").unwrap(), ["a", "b", "c"]);
+}
+
+/// Numbers that do not fit the classes are errors that name the attribute, also where their sum overflows.
+#[test]
+fn machines_that_contradict_themselves_are_errors() {
+    let x = floats(&[1.0, 2.0], &[2, 1]);
+    for (name, text) in
+        [("rho", "a float for each pair"), ("coefficients", "2 rows of 3"), ("support_vectors", "3 rows")]
+    {
+        let mut node = machine();
+        node.attribute.iter_mut().filter(|attribute| attribute.name == name).for_each(|attribute| {
+            attribute.floats.push(1.0);
+        });
+        let found = load(model(graph(&["x"], &["label"], vec![node])));
+        let error = run(&found.unwrap(), &x).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(text), "{error}");
+    }
+    for counts in [&[i64::MAX, i64::MAX, 3][..], &[-1, 2, 2], &[3], &[]] {
+        let mut node = machine();
+        node.attribute.retain(|attribute| attribute.name != "vectors_per_class");
+        let node = ints(node, "vectors_per_class", counts);
+        assert!(run(&load(model(graph(&["x"], &["label"], vec![node]))).unwrap(), &x).is_err(), "{counts:?}");
+    }
+}
+
 #[test]
 fn an_encoder_to_texts_gives_their_numbers_and_that_of_others() {
     let encoder = ints(learned("name = LabelEncoder x"), "keys_int64s", &[4, 2]);

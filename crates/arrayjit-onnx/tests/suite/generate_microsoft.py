@@ -257,8 +257,44 @@ def more():
     yield case("packed_attention", "PackedAttention", [x, weights, bias, *sequences], expected=expected, num_heads=2)
 
 
+def optimized():
+    """Operators that onnxruntime's quantizer and optimizer put in place of quantized ones."""
+    scale, zero = lambda value: np.array(value, np.float32), lambda value: np.array(value, np.uint8)
+    keep, x, z = integers(0, 2, 4, 1).astype(bool), *(integers(0, 256, 4, 8, dtype=np.uint8) for _ in range(2))
+    pair = [x, scale(0.02), zero(120), z[:1], scale(0.03), zero(7), scale(0.04), zero(100)]
+    yield case("qlinear_where", "QLinearWhere", [keep, *pair], constants=[2, 3, 5, 6, 7, 8])
+
+    tables = [integers(0, 256, *shape, dtype=np.uint8) for shape in ((11, 8), (5, 8), (2, 8), (8,), (8,))]
+    scales, zeros = [scale(0.01 * (3 + at)) for at in range(5)], [zero(100 + 9 * at) for at in range(5)]
+    ids, kinds, mask = integers(0, 11, 2, 4), integers(0, 2, 2, 4), np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+    yield case("qembed", "QEmbedLayerNormalization", [ids, kinds, *tables, mask, *scales, *zeros], 2)
+    without = [list(given) for given in (tables, scales, zeros)]
+    for given in without:
+        given[2] = None
+    operands = [ids, None, *without[0], None, *without[1], *without[2]]
+    yield case("qembed_no_segments", "QEmbedLayerNormalization", operands, 2)
+
+    steps, bias, options = floats(5, 2, 3), floats(2, 32), dict(hidden_size=4, direction="bidirectional")
+    for name, shape in (("direction", (2,)), ("row", (2, 16))):
+        given, decoded = [], []
+        for inputs in (3, 4):
+            matrix, factor = integers(-128, 128, 2, inputs, 16, dtype=np.int8), np.abs(floats(*shape)) / 100
+            offset, wide = integers(-9, 9, *shape, dtype=np.int8), (2, 1, -1)
+            numbers = (matrix - offset.reshape(wide).astype(np.float32)) * factor.reshape(wide)
+            decoded.append(np.ascontiguousarray(numbers.transpose(0, 2, 1)))
+            given.append([matrix, factor, offset])
+        (w, *w_scale), (r, *r_scale) = given
+        # onnxruntime rounds inputs and states to integers too.
+        expected = nodes("LSTM", [steps, *decoded, bias], domain="", **options)
+        operands = [steps, w, r, bias, None, None, None, None, *w_scale, *r_scale]
+        constants = [1, 2, 8, 9, 10, 11]
+        yield case(
+            f"lstm_{name}", "DynamicQuantizeLSTM", operands, constants=constants, expected=expected, **options
+        )
+
+
 def main(target):
-    families = (attentions, blocks, functions, normalizations, quantized, codes, more)
+    families = (attentions, blocks, functions, normalizations, quantized, codes, more, optimized)
     write(target, [file for family in families for files in family() for file in files])
 
 

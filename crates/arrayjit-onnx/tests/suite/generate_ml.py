@@ -171,8 +171,27 @@ def kernels():
     yield case("support_none", "SVMRegressor", [x], version=1, **options, kernel_params=[0.0, 0.0, 0.0])
 
 
+def machines():
+    x, name = floats(7, 3), "SVMClassifier"
+    for classes, counts in ((2, [3, 2]), (3, [2, 3, 1]), (4, [1, 2, 2, 1])):
+        total, pairs = sum(counts), classes * (classes - 1) // 2
+        listed = lambda count: [float(value) for value in floats(count)]
+        given = dict(
+            classlabels_ints=[5, 2, 9, 4][:classes],
+            vectors_per_class=counts,
+            coefficients=listed(total * (classes - 1)),
+            support_vectors=listed(total * 3),
+            rho=listed(pairs),
+            kernel_type="RBF" if classes == 3 else "LINEAR",
+            kernel_params=[0.5, 0.25, 3.0],
+        )
+        yield case(f"machine_{classes}", name, [x], 2, version=1, **given)
+        given.update(prob_a=[-2 * abs(value) for value in listed(pairs)], prob_b=listed(pairs))
+        yield case(f"machine_{classes}_probabilities", name, [x], 2, version=1, **given)
+
+
 def main(target):
-    families = (features, kernels, labels, linear, trees)
+    families = (features, kernels, labels, linear, trees, machines)
     write(target, [file for family in families for files in family() for file in files])
 
 

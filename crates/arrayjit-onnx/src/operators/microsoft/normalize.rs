@@ -20,6 +20,7 @@ use crate::{
 pub(in crate::operators) static OPERATORS: &[Operator] = &[
     ms("EmbedLayerNormalization", embedded),
     ms("GroupNorm", grouped),
+    ms("QEmbedLayerNormalization", embedded),
     // onnxruntime puts it into the domain of ai.onnx.
     op("SimplifiedLayerNormalization", 1, |cx| {
         let x = cx.value(0)?;
@@ -87,18 +88,23 @@ fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![if is_last { channels_last(cx, &y)? } else { y }])
 }
 
+/// The operator whose tables, scale and bias are integers.
+const QUANTIZED_EMBEDDING: &str = "QEmbedLayerNormalization";
+
 /// The sum of the embeddings of words, positions and segments, and its normalization.
 fn embedded(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let words = cx.value(0)?;
     let &[batch, length] = words.shape() else { return Err(OnnxError::operand(0, "expected two axes")) };
     let mut sum = rows(cx, 2, words)?;
-    let positions = match cx.optional(8) {
+    let positions = match cx.optional(8).filter(|_| cx.operator() != QUANTIZED_EMBEDDING) {
         Some(positions) => rows(cx, 3, positions)?,
         None => {
             let table = cx.value(3)?;
             match table.shape() {
                 &[count, width] if count >= length => {
-                    cx.reindexed(&table, &[length, width], &[Affine::letter(0), Affine::letter(1)])?
+                    let rows =
+                        cx.reindexed(&table, &[length, width], &[Affine::letter(0), Affine::letter(1)])?;
+                    decoded(cx, rows, 3)?
                 }
                 other => return Err(OnnxError::operand(3, format!("{other:?} has no {length} positions"))),
             }
@@ -111,7 +117,10 @@ fn embedded(cx: &mut NodeContext<'_, '_>) -> Lowered {
         sum = combined(cx, &sum, &segments, dtype, "{x} + {z}")?;
     }
     let attributes = [("axis", Attribute::Int(-1)), epsilon(cx, 1e-12)?];
-    let operands = vec![Some(sum.clone()), Some(cx.value(5)?), cx.optional(6)];
+    let (scale, bias) = (cx.value(5)?, cx.optional(6));
+    let scale = decoded(cx, scale, 5)?;
+    let bias = bias.map(|bias| decoded(cx, bias, 6)).transpose()?;
+    let operands = vec![Some(sum.clone()), Some(scale), bias];
     let y = only(cx.apply("LayerNormalization", attributes, operands, 1)?)?;
     let lengths = match cx.optional(7) {
         Some(mask) if mask.shape() == [batch, length] => {
@@ -127,5 +136,15 @@ fn embedded(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// The rows of the table that is operand `at`, by these numbers.
 fn rows(cx: &mut NodeContext<'_, '_>, at: usize, numbers: Value) -> Result<Value> {
     let table = cx.value(at)?;
-    only(cx.apply("Gather", [], vec![Some(table), Some(numbers)], 1)?)
+    let rows = only(cx.apply("Gather", [], vec![Some(table), Some(numbers)], 1)?)?;
+    decoded(cx, rows, at)
+}
+
+/// The numbers that elements of operand `at` stand for.
+fn decoded(cx: &mut NodeContext<'_, '_>, x: Value, at: usize) -> Result<Value> {
+    if cx.operator() != QUANTIZED_EMBEDDING {
+        return Ok(x);
+    }
+    let operands = vec![Some(x), Some(cx.value(at + 6)?), cx.optional(at + 11)];
+    only(cx.apply("DequantizeLinear", [], operands, 1)?)
 }

@@ -35,6 +35,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
         biased(cx, y, 4)
     })
     .sized(),
+    ms("DynamicQuantizeLSTM", recurrent),
     ms("MatMulIntegerToFloat", |cx| {
         let (left, right) = ([Some(cx.value(0)?), cx.optional(4)], [Some(cx.value(1)?), cx.optional(5)]);
         let scales = [cx.value(2)?, cx.value(3)?];
@@ -76,6 +77,11 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
         let attributes = cx.copied(&["axis"]);
         one(cx, "Softmax", attributes)
     }),
+    ms("QLinearWhere", |cx| {
+        let operands = vec![Some(cx.value(0)?), Some(dequantized(cx, 1)?), Some(dequantized(cx, 4)?)];
+        let y = only(cx.apply("Where", [], operands, 1)?)?;
+        quantized(cx, y, 7)
+    }),
     ms("QuantizeLinear", quantize).sized(),
 ];
 
@@ -107,6 +113,41 @@ fn one(
     let x = dequantized(cx, 0)?;
     let y = only(cx.apply(name, attributes, vec![Some(x)], 1)?)?;
     quantized(cx, y, 3)
+}
+
+/// A layer with quantized matrices. Steps are computed with the numbers that they stand for: inputs and
+/// states are not rounded to integers.
+fn recurrent(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    let mut operands = vec![Some(cx.value(0)?)];
+    for (at, scale) in [(1, 8), (2, 10)] {
+        let matrix = gate_matrix(cx, at, scale)?;
+        operands.push(Some(matrix));
+    }
+    operands.extend((3..8).map(|at| cx.optional(at)));
+    let names = ["activation_alpha", "activation_beta", "activations", "clip", "direction"];
+    let attributes = [cx.copied(&names), cx.copied(&["hidden_size", "input_forget"])].concat();
+    cx.apply("LSTM", attributes, operands, 3)
+}
+
+/// The matrices of all gates in floats, `[directions, gates * hidden, inputs]`, of integers with the last two
+/// axes exchanged. A scale and the zero point behind it hold for a direction or for a row.
+fn gate_matrix(cx: &mut NodeContext<'_, '_>, at: usize, scale: usize) -> Result<Value> {
+    let x = cx.value(at)?;
+    let &[directions, _, rows] = x.shape() else { return Err(OnnxError::operand(at, "expected three axes")) };
+    let mut factors = Vec::new();
+    for factor in [scale, scale + 1] {
+        let value = cx.value(factor)?;
+        let shape = match *value.shape() {
+            [count] | [count, 1] if count == directions => [directions, 1, 1],
+            [count, width] if count == directions && width == rows => [directions, 1, rows],
+            _ => return Err(OnnxError::operand(factor, "expected a number for each direction or row")),
+        };
+        factors.push(cx.reshaped(&value, &shape)?);
+    }
+    let [x, zero] = [cx.cast(&x, DType::I32)?, cx.cast(&factors[1], DType::I32)?];
+    let x = combined(cx, &x, &zero, DType::I32, "{x} - {z}")?;
+    let x = combined(cx, &x, &factors[0], DType::F32, "f32({x}) * {z}")?;
+    cx.permuted(&x, &[0, 2, 1])
 }
 
 /// Pooling, with the channels last if the node says so.

@@ -50,7 +50,12 @@ fn regressed(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The kernel of each row and each of `count` vectors.
-fn kernel(cx: &mut NodeContext<'_, '_>, x: &Value, count: usize, vectors: &[f64]) -> Result<Value> {
+pub(super) fn kernel(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    count: usize,
+    vectors: &[f64],
+) -> Result<Value> {
     let parameters = numbers(cx, "kernel_params")?;
     let parameter = |at: usize| float(DType::F32, parameters.get(at).copied().unwrap_or(0.0));
     let [gamma, offset, degree] = [0, 1, 2].map(parameter);
