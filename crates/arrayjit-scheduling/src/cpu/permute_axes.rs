@@ -17,11 +17,10 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{
-    Affine, BinaryOp, Expr, IdSet, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, TernaryOp, Var, walk,
-};
+use lowered_ir::ir::{Affine, Expr, IdSet, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, Var, walk};
 
 use crate::analysis::nodes::is_local;
+use crate::analysis::reduction::multiply_add;
 use codegen_core::dependence;
 
 /// The least number of iterations of a loop that is worth a contiguous axis.
@@ -137,7 +136,10 @@ fn candidates(routine: &LoweredRoutine) -> BTreeMap<NodeRef, Layout> {
 fn keep_batches(block: &[Stmt], layouts: &mut BTreeMap<NodeRef, Layout>) {
     for stmt in walk::stmts(block) {
         let Stmt::Set { node, index, value } = stmt else { continue };
-        let Some(batch) = batch_of(index, value) else { continue };
+        let batch = batch_of(index, value);
+        if batch.is_empty() {
+            continue;
+        }
         let reads = walk::parts(value).filter_map(|e| match e {
             Expr::Get { node, index } => Some((*node, index)),
             _ => None,
@@ -150,33 +152,21 @@ fn keep_batches(block: &[Stmt], layouts: &mut BTreeMap<NodeRef, Layout>) {
     }
 }
 
-/// The variables that both factors of a matrix product and its result have: `b` in `y[b, i, j] +=
-/// p[b, i, k] * q[b, j, k]`, where each factor also has one that the other lacks.
-fn batch_of(index: &Indices, value: &Expr) -> Option<IdSet<Var>> {
-    let own = variables(index.iter());
-    walk::parts(value).find_map(|e| {
-        let (Expr::Binary { op: BinaryOp::Mul, a, b } | Expr::Ternary { op: TernaryOp::Fma, a, b, .. }) = e
-        else {
-            return None;
-        };
-        let [a, b] = [a, b].map(|factor| {
-            let reads = walk::parts(factor).filter_map(|e| match e {
-                Expr::Get { index, .. } => Some(index),
-                _ => None,
-            });
-            variables(reads.flat_map(|index| index.iter()))
-        });
-        let has_sum = a.intersection(&b).any(|var| !own.contains(var));
-        let lacks = |one: &IdSet<Var>, other: &IdSet<Var>| {
-            one.iter().any(|var| own.contains(var) && !other.contains(var))
-        };
-        (has_sum && lacks(&a, &b) && lacks(&b, &a))
-            .then(|| a.intersection(&b).filter(|var| own.contains(var)).copied().collect())
-    })
-}
-
-fn variables<'a>(indices: impl Iterator<Item = &'a Affine>) -> IdSet<Var> {
-    indices.flat_map(|index| index.terms().iter().map(|&(var, _)| var)).collect()
+/// The loops of a matrix product that index both factors and the result: `b` in `y[b, i, j] +=
+/// p[b, i, k] * q[b, j, k]`, where other loops index the result and one factor.
+fn batch_of(index: &Indices, value: &Expr) -> IdSet<LoopId> {
+    let Some((a, b, ..)) = multiply_add(value) else { return IdSet::default() };
+    let (mut batch, mut has_rows, mut has_columns) = (IdSet::default(), false, false);
+    for (var, _) in index.iter().flat_map(Affine::terms) {
+        let Var::Loop(var) = *var else { continue };
+        match (dependence::mentions(a, var), dependence::mentions(b, var)) {
+            (true, true) => drop(batch.insert(var)),
+            (true, false) => has_rows = true,
+            (false, true) => has_columns = true,
+            (false, false) => {}
+        }
+    }
+    if has_rows && has_columns { batch } else { IdSet::default() }
 }
 
 /// Counts the votes of statements of a block inside of loops.

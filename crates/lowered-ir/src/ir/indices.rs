@@ -86,12 +86,3 @@ impl<'a> IntoIterator for &'a Indices {
         self.iter()
     }
 }
-
-impl<'a> IntoIterator for &'a mut Indices {
-    type Item = &'a mut Affine;
-    type IntoIter = std::slice::IterMut<'a, Affine>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter_mut()
-    }
-}
