@@ -5,11 +5,10 @@
 use std::{error::Error, time::Instant};
 
 use arrayjit_models::EmbeddingModel;
-use tokenizers::Tokenizer;
 
 const TEXTS: usize = 32;
 
-fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+fn main() -> Result<(), Box<dyn Error>> {
     sigpipe::reset();
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("usage: embed_throughput FOLDER [ROUNDS]")?;
@@ -17,13 +16,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let sentence = "A person with a folder from the hub embeds some sentences by eight lines of code. ";
     let texts: Vec<String> = (0..TEXTS).map(|at| sentence.repeat(1 + at % 4)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut tokenizer = Tokenizer::from_file(format!("{folder}/tokenizer.json"))?;
-    tokenizer.with_padding(None);
+    let model = EmbeddingModel::load(&folder)?;
     let mut tokens = 0;
     for text in &texts {
-        tokens += tokenizer.encode(*text, true)?.len();
+        tokens += model.tokens(text)?.len();
     }
-    let model = EmbeddingModel::load(&folder)?;
     model.embed(&texts)?;
     let mut rates = Vec::new();
     for _ in 0..rounds {
