@@ -152,7 +152,8 @@ impl MultiHeadAttention {
     fn projected(&self, x: &Tensor, parts: std::ops::Range<usize>) -> Result<Tensor, TensorError> {
         let size = self.in_proj_weight.shape()[1];
         let rows = parts.start * size..parts.end * size;
-        linear::apply(Call::new("in_proj"), x, &self.in_proj_weight, self.in_proj_bias.as_ref(), rows)
+        let bias = self.in_proj_bias.as_ref().map(Argument::Parameter);
+        linear::apply(Call::new("in_proj"), x, Argument::Parameter(&self.in_proj_weight), bias, rows)
     }
 
     /// The attention between projected queries, keys and values, which start at these elements of the last

@@ -98,7 +98,7 @@ impl<const AXES: usize> Module for BatchNorm<AXES> {
             return Err(x.graph().fail(call, wrong_shape(x, expected)));
         }
         check_rank(call, x, &self.weight, 1)?;
-        check_axis(call, x, 1, self.weight.shape()[0], &self.weight)?;
+        check_axis(call, x, 1, self.weight.shape()[0], self.weight.name())?;
         let is_training = x.graph().is_training();
         if is_training && channels > 0 && batch * space.iter().product::<usize>() < 2 {
             let expected = "at least two values per channel, since their variance is used in training";

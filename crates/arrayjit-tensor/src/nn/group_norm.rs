@@ -44,7 +44,7 @@ impl Module for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
         check_rank(Call::new("layer_norm"), x, &self.weight, 1)?;
-        check_axis(Call::new("layer_norm"), x, -1, self.weight.shape()[0], &self.weight)?;
+        check_axis(Call::new("layer_norm"), x, -1, self.weight.shape()[0], self.weight.name())?;
         x.layer_norm(&self.weight, &self.bias, self.eps)
     }
 }
@@ -92,7 +92,7 @@ impl Module for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
         check_rank(Call::new("rms_norm"), x, &self.weight, 1)?;
-        check_axis(Call::new("rms_norm"), x, -1, self.weight.shape()[0], &self.weight)?;
+        check_axis(Call::new("rms_norm"), x, -1, self.weight.shape()[0], self.weight.name())?;
         x.rms_norm(&self.weight, self.eps)
     }
 }
@@ -149,7 +149,7 @@ impl Module for GroupNorm {
         check_rank(call, x, &self.weight, 1)?;
         let channels = self.weight.shape()[0];
         check_divisor(call, x, ("groups", self.groups), channels)?;
-        check_axis(call, x, 1, channels, &self.weight)?;
+        check_axis(call, x, 1, channels, self.weight.name())?;
         let types = ModuleTypes::new(x, &self.weight);
         let inner = channels / self.groups;
         // Channel `inner·g + c` is channel c of group g.

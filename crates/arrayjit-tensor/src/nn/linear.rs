@@ -2,8 +2,8 @@
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Module, ModuleTypes, check_axis, check_rank},
-    operand::Argument,
+    nn::{Module, ModuleTypes, check_axis, wrong_rank},
+    operand::{Argument, TensorOperand},
     options::options,
     parameter::{Init, Parameter, Params},
     shape::{access, letter},
@@ -86,8 +86,32 @@ impl Module for Linear {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
-        let rows = self.weight.shape().first().copied().unwrap_or_default();
-        apply(Call::new("linear"), x, &self.weight, self.bias.as_ref(), 0..rows)
+        let bias = self.bias.as_ref().map(|bias| bias as &dyn TensorOperand);
+        x.linear(&self.weight, bias)
+    }
+}
+
+impl Tensor {
+    /// x · weightᵀ + bias over the last axis, as torch's `linear`: `[…, inputs]` to `[…, outputs]`, for a
+    /// weight `[outputs, inputs]` and a bias `[outputs]`. Narrow floats are multiplied and summed in f32.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let (x, weight, bias) = (tensor([[1., 2.]]), tensor([[1., 10.], [0., 1.]]), tensor([0.5, 0.]));
+    /// check(x.linear(&weight, Some(&bias)), [[21.5, 2.]]);
+    /// ```
+    ///
+    /// # Errors
+    /// A weight or a bias of another shape, or a tensor of another graph.
+    #[track_caller]
+    pub fn linear(
+        &self,
+        weight: &dyn TensorOperand,
+        bias: Option<&dyn TensorOperand>,
+    ) -> Result<Tensor, TensorError> {
+        let weight = weight.argument();
+        let rows = weight.shape().first().copied().unwrap_or_default();
+        apply(Call::new("linear"), self, weight, bias.map(TensorOperand::argument), 0..rows)
     }
 }
 
@@ -95,23 +119,26 @@ impl Module for Linear {
 pub(super) fn apply(
     call: Call,
     x: &Tensor,
-    weight: &Parameter,
-    bias: Option<&Parameter>,
+    weight: Argument<'_>,
+    bias: Option<Argument<'_>>,
     rows: std::ops::Range<usize>,
 ) -> Result<Tensor, TensorError> {
-    check_rank(call, x, weight, 2)?;
-    check_axis(call, x, -1, weight.shape()[1], weight)?;
-    let types = ModuleTypes::new(x, weight);
+    let (&[_, size], Some(dtype)) = (weight.shape(), weight.dtype()) else {
+        return Err(x.graph().fail(call, wrong_rank(weight, 2)));
+    };
+    check_axis(call, x, -1, size, &weight.name())?;
+    let types = ModuleTypes::of(x, dtype);
     let axes = |last: &str| (0..x.rank() - 1).map(letter).chain([last.to_owned()]).collect::<Vec<_>>();
     let row = if rows.start == 0 { "o".to_owned() } else { format!("o + {}", rows.start) };
     let value = types.widen(&access("x", axes("k")), x.dtype());
-    let factor = types.widen(&format!("w[{row},k]"), weight.dtype());
+    let factor = types.widen(&format!("w[{row},k]"), dtype);
     let outputs = rows.len();
-    let mut inputs = vec![("x", Argument::Tensor(x)), ("w", Argument::Parameter(weight))];
+    let mut inputs = vec![("x", Argument::Tensor(x)), ("w", weight)];
     let mut result = access("s", axes("o"));
     if let Some(bias) = bias {
-        inputs.push(("b", Argument::Parameter(bias)));
-        result = format!("{result} + {}", types.widen(&format!("b[{row}]"), bias.dtype()));
+        inputs.push(("b", bias));
+        let bias = types.widen(&format!("b[{row}]"), bias.dtype().unwrap_or(types.wide));
+        result = format!("{result} + {bias}");
     }
     x.graph().result(call, &inputs, |y| {
         format!(

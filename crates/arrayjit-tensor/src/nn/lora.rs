@@ -163,10 +163,8 @@ impl Module for Lora {
         let call = Call::new("lora");
         self.check_scale(call, x.graph())?;
         let _scope = x.graph().enter(self.base.weight.module());
-        let rows = |parameter: &Parameter| 0..parameter.shape().first().copied().unwrap_or_default();
-        let low = self.dropout.forward(x)?;
-        let low = linear::apply(call, &low, &self.lora_a, None, rows(&self.lora_a))?;
-        let delta = linear::apply(call, &low, &self.lora_b, None, rows(&self.lora_b))?;
+        let low = self.dropout.forward(x)?.linear(&self.lora_a, None)?;
+        let delta = low.linear(&self.lora_b, None)?;
         let sum = (&y + (delta * self.scale)?)?;
         if sum.dtype() == y.dtype() { Ok(sum) } else { sum.to_dtype(y.dtype()) }
     }

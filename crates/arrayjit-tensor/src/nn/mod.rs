@@ -78,6 +78,7 @@ use arrayjit::DType;
 
 use crate::{
     error::{Call, TensorError},
+    operand::Argument,
     parameter::Parameter,
     reduce::sum_types,
     tensor::Tensor,
@@ -103,7 +104,12 @@ struct ModuleTypes {
 impl ModuleTypes {
     /// The types for an input and a parameter: of the result, the type to which both promote.
     fn new(x: &Tensor, parameter: &Parameter) -> ModuleTypes {
-        let narrow = x.dtype().promote(parameter.dtype());
+        ModuleTypes::of(x, parameter.dtype())
+    }
+
+    /// The same for a parameter of this type.
+    fn of(x: &Tensor, parameter: DType) -> ModuleTypes {
+        let narrow = x.dtype().promote(parameter);
         ModuleTypes { wide: sum_types(narrow).0, narrow }
     }
 
@@ -125,18 +131,12 @@ impl ModuleTypes {
 
 /// Checks that axis `at` of an input has as many elements as an axis of a parameter. A negative axis counts
 /// from the last.
-fn check_axis(
-    call: Call,
-    x: &Tensor,
-    at: isize,
-    size: usize,
-    parameter: &Parameter,
-) -> Result<(), TensorError> {
+fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &str) -> Result<(), TensorError> {
     let axis = crate::shape::axis_at(at, x.shape()).map_err(|kind| x.graph().fail(call, kind))?;
     if x.shape()[axis] == size {
         return Ok(());
     }
-    let expected = format!("{size} elements on axis {axis}, as {} has", parameter.name());
+    let expected = format!("{size} elements on axis {axis}, as {parameter} has");
     Err(x.graph().fail(call, wrong_shape(x, expected)))
 }
 
@@ -145,9 +145,12 @@ fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Res
     if parameter.shape().len() == rank {
         return Ok(());
     }
-    let (what, found) = (parameter.name().to_owned(), parameter.shape().to_vec());
-    let expected = format!("{rank} axes");
-    Err(x.graph().fail(call, TensorError::Shape { what, found, expected }))
+    Err(x.graph().fail(call, wrong_rank(Argument::Parameter(parameter), rank)))
+}
+
+fn wrong_rank(parameter: Argument<'_>, rank: usize) -> TensorError {
+    let (what, found) = (parameter.name(), parameter.shape().to_vec());
+    TensorError::Shape { what, found, expected: format!("{rank} axes") }
 }
 
 /// Checks that a field of a module divides a size.

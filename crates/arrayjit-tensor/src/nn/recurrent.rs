@@ -262,7 +262,7 @@ impl<C: RecurrentCell> Recurrent<C> {
         [&layer.weight_ih, &layer.weight_hh]
             .into_iter()
             .try_for_each(|weight| check_rank(call, x, weight, 2))?;
-        check_axis(call, x, -1, layer.weight_ih.shape()[1], &layer.weight_ih)?;
+        check_axis(call, x, -1, layer.weight_ih.shape()[1], layer.weight_ih.name())?;
         let batch = x.shape()[if self.batch_first { 0 } else { 1 }];
         let expected = [self.layers.len(), batch, layer.weight_hh.shape()[1]];
         match states.iter().find(|state| state.shape() != expected) {
