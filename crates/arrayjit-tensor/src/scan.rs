@@ -364,6 +364,11 @@ impl ScanStep {
 
         let (mut text, mut lines, mut names) = (String::new(), Vec::new(), Vec::new());
         for (name, (value, backwards)) in output_names.iter().zip(outputs) {
+            // The array of all rows is declared, with constants.
+            if let Some(size) = value.node().run_sizes().iter().flatten().next() {
+                let (tensor, size) = (value.name(), size.to_string());
+                return Err(graph.fail(call, TensorError::Sized { tensor, size }));
+            }
             let (y, rank) = (graph.new_name(call.op), value.rank());
             let shape = dims(&[&[self.scan.steps], value.shape()].concat());
             text += &format!("node {y} {}[{shape}]\n", value.dtype());

@@ -78,7 +78,7 @@ impl From<Size> for InputDim {
 
 /// Operations on tensors with such sizes, besides those on elements. The texts of other operations have
 /// numbers that follow from shapes, which are bounds.
-const OPERATIONS: [&str; 69] = [
+const OPERATIONS: [&str; 71] = [
     "all",
     "all_keepdim",
     "any",
@@ -130,9 +130,11 @@ const OPERATIONS: [&str; 69] = [
     "rearrange",
     "reshape",
     "rms_norm",
+    "scan",
     "softmax",
     "squeeze",
     "std",
+    "step_slice",
     "std_keepdim",
     "sum",
     "sum_keepdim",

@@ -3,7 +3,7 @@
 
 use arrayjit_tensor::{
     Backend, ConvOptions, DType, Executable, Graph, HostArray, Init, InputDim, ModelState, Params,
-    PoolOptions, Tensor, TensorError,
+    PoolOptions, ScanStep, Tensor, TensorError,
 };
 
 const D: usize = 12;
@@ -169,4 +169,47 @@ fn misfits_are_named() {
     assert_eq!(long, "size `n` is from 1 to 8, but axis 0 of input `x` has 9 elements");
     let none = run(0, 0).unwrap_err().to_string();
     assert_eq!(none, "size `n` is from 1 to 8, but axis 0 of input `x` has 0 elements");
+}
+
+/// Three layers `x + relu(x · w)` with weights that are parts of one parameter, one after the other or as a loop,
+/// and the gradient of a sum.
+fn stacked_layers(in_loop: bool) -> Executable {
+    let params = Params::new(5);
+    let weights = params.parameter("w", [3, D, D], Init::Normal { mean: 0.0, std: 0.3 }).unwrap();
+    let graph = Graph::new();
+    let size = graph.size("n", 9).unwrap();
+    let x = graph.input_of("x", &[(&size).into(), D.into()], DType::F32).unwrap();
+    let layer = |x: &Tensor, weight: &Tensor| x + x.linear(weight, None)?.relu()?;
+    let y = if in_loop {
+        let run = |step: &ScanStep, [x]: [Tensor; 1]| Ok(([layer(&x, &step.slice(&weights, 0)?)?], []));
+        let ([y], []) = graph.scan(3).run([&x], run).unwrap();
+        y
+    } else {
+        let weight = |at: usize| {
+            let text = format!("y[i,j] := w[{at},i,j]");
+            graph.apply(&text, &[("w", &weights)]).unwrap()
+        };
+        (0..3).fold(x, |x, at| layer(&x, &weight(at)).unwrap())
+    };
+    let loss = y.square().unwrap().sum(..).unwrap();
+    let gradients = graph.gradients(&loss, &[&weights]).unwrap();
+    let state = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    graph.compile(&state, &[&y, &gradients[0]]).unwrap()
+}
+
+#[test]
+fn loops_carry_tensors_of_every_size() {
+    let [unrolled, scanned] = [false, true].map(stacked_layers);
+    for rows in [1, 4, 9] {
+        let values: Vec<f32> = (0..rows * D).map(|at| ((at * 31 % 67) as f32 - 33.0) / 20.0).collect();
+        let x = HostArray::from_slice(&values, [rows, D]).unwrap();
+        let [expected, found] = [&unrolled, &scanned].map(|model| model.run(&[("x", &x)]).unwrap());
+        assert_eq!(found[0].dims()[..], [rows, D]);
+        assert!(expected.iter().zip(&found).all(|(a, b)| a.bytes() == b.bytes()), "{rows} rows");
+    }
+    let graph = Graph::new();
+    let size = graph.size("n", 9).unwrap();
+    let x = graph.input_of("x", &[(&size).into()], DType::F32).unwrap();
+    let collected = graph.scan(2).run([&x], |_, [x]| Ok(([x.clone()], [x]))).map(drop);
+    assert!(collected.unwrap_err().to_string().contains("has the size `n`, which each run chooses"));
 }
