@@ -13,6 +13,7 @@
 mod arrays; // weights in host memory
 mod block_format; // blocks as GGUF files store them
 mod format; // sizes and arrays
+mod lanes; // a byte of each output of a panel
 
 use self::format::{PANEL, WeightReads};
 pub use self::{

@@ -6,8 +6,9 @@ use arrayjit::HostArray;
 
 use super::{
     BlockFormat, QuantizedFormat,
-    block_format::PackedBlock,
+    block_format::PackedBlocks,
     format::{PANEL, misfit},
+    lanes::{self, Bytes, Lanes},
 };
 use crate::error::TensorError;
 
@@ -79,7 +80,7 @@ impl QuantizedArrays {
                 .map(|(scale, offset)| (scale.to_ne_bytes(), offset.to_ne_bytes()))
                 .unzip();
             for (array, elements) in panels.iter_mut().zip([bytes, scales.concat(), offsets.concat()]) {
-                array.set(output, 0, &elements);
+                array.set(output, &elements);
             }
         }
         Ok(weights)
@@ -126,39 +127,76 @@ impl QuantizedArrays {
         blocks: BlockFormat,
         bytes: &[u8],
     ) -> Result<(), TensorError> {
-        let format = self.format;
-        if QuantizedFormat::of_blocks(blocks, [format.outputs(), format.inputs()])? != format {
+        let mut arrays: Vec<&mut [u8]> = self.arrays.iter_mut().map(HostArray::bytes_mut).collect();
+        self.format.set_rows(&mut arrays, outputs, blocks, bytes)
+    }
+
+    fn panels(&mut self) -> Vec<Panels<'_>> {
+        self.arrays.iter_mut().map(Panels::new).collect()
+    }
+}
+
+impl QuantizedFormat {
+    /// [`QuantizedArrays::set_rows`] for arrays of which only the bytes are given, in the order of
+    /// [`arrays`](QuantizedFormat::arrays).
+    ///
+    /// # Errors
+    /// Fails like it, or for arrays of another number of bytes.
+    pub fn set_rows(
+        self,
+        arrays: &mut [&mut [u8]],
+        outputs: &[usize],
+        blocks: BlockFormat,
+        bytes: &[u8],
+    ) -> Result<(), TensorError> {
+        if QuantizedFormat::of_blocks(blocks, [self.outputs(), self.inputs()])? != self {
             return Err(misfit("blocks", format!("{blocks:?}"), "the format of the weights"));
         }
-        let (in_row, in_block) = (blocks.row_bytes(format.inputs()), blocks.block_bytes());
+        let (in_row, in_block) = (blocks.row_bytes(self.inputs()), blocks.block_bytes());
         if outputs.len().checked_mul(in_row) != Some(bytes.len()) {
             return Err(misfit("bytes", bytes.len(), format!("{} times {in_row}", outputs.len())));
         }
-        if let Some(output) = outputs.iter().find(|&&output| output >= format.outputs()) {
-            return Err(misfit("output", output, format!("less than {}", format.outputs())));
+        if let Some(output) = outputs.iter().find(|&&output| output >= self.outputs()) {
+            return Err(misfit("output", output, format!("less than {}", self.outputs())));
         }
-        let count = in_row / in_block;
-        let (mut panels, mut packed) = (self.panels(), PackedBlock::new());
-        // The rows of a panel write the same cache lines, which stay in the L1 cache if all rows pack a block
-        // before the next one.
-        for (outputs, rows) in outputs.chunks(PANEL).zip(bytes.chunks(PANEL * in_row)) {
-            for at in 0..count {
-                for (&output, row) in outputs.iter().zip(rows.chunks_exact(in_row)) {
-                    blocks.pack(&row[at * in_block..][..in_block], &mut packed);
-                    let elements =
-                        iter::once(&packed.integers[..]).chain(packed.scales.iter().map(|s| &s[..]));
-                    for (array, elements) in panels.iter_mut().zip(elements) {
-                        let columns = array.columns / count;
-                        array.set(output, at * columns, &elements[..columns * array.width]);
-                    }
+        let mut panels = self.panels_of(arrays)?;
+        let mut rows: Vec<(usize, &[u8])> = outputs.iter().copied().zip(bytes.chunks_exact(in_row)).collect();
+        rows.sort_by_key(|&(output, _)| output);
+        let zeros = vec![0; in_row];
+        let (mut block, mut packed) = (vec![Lanes::ZERO; in_block], PackedBlocks::new());
+        for rows in rows.chunk_by(|(a, _), (b, _)| a / PANEL == b / PANEL) {
+            let (mut of_lanes, mut is_set) = ([zeros.as_slice(); PANEL], [false; PANEL]);
+            for &(output, row) in rows {
+                (of_lanes[output % PANEL], is_set[output % PANEL]) = (row, true);
+            }
+            let panel = rows[0].0 / PANEL;
+            for at in 0..in_row / in_block {
+                lanes::transpose(&of_lanes, at * in_block, &mut block);
+                blocks.pack(&block, &mut packed);
+                let elements = iter::once(&packed.integers[..]).chain(packed.scales.iter().map(|s| &s[..]));
+                for (array, elements) in panels.iter_mut().zip(elements) {
+                    array.set_columns(panel, at, in_row / in_block, elements, &is_set);
                 }
             }
         }
         Ok(())
     }
 
-    fn panels(&mut self) -> Vec<Panels<'_>> {
-        self.arrays.iter_mut().map(Panels::new).collect()
+    /// The arrays with these bytes.
+    fn panels_of<'a>(self, arrays: &'a mut [&mut [u8]]) -> Result<Vec<Panels<'a>>, TensorError> {
+        let expected = self.arrays();
+        if arrays.len() != expected.len() {
+            return Err(misfit("arrays", arrays.len(), expected.len().to_string()));
+        }
+        let panels = arrays.iter_mut().zip(expected).map(|(bytes, array)| {
+            let (width, columns) = (array.dtype.size_bytes(), array.columns());
+            let len = self.panels() * columns * PANEL * width;
+            match bytes.len() == len {
+                true => Ok(Panels { bytes, width, columns }),
+                false => Err(misfit("bytes of an array", bytes.len(), format!("{len}"))),
+            }
+        });
+        panels.collect()
     }
 }
 
@@ -171,23 +209,44 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// Sets elements of an output from column `start` on.
-    fn set(&mut self, output: usize, start: usize, elements: &[u8]) {
-        let columns = PANEL * self.width;
-        let panel = &mut self.bytes[(output / PANEL * self.columns + start) * columns..];
-        let panel = &mut panel[..elements.len() / self.width * columns];
+    /// Sets the elements of an output.
+    fn set(&mut self, output: usize, elements: &[u8]) {
+        let rows = self.bytes.chunks_exact_mut(PANEL * self.width).skip(output / PANEL * self.columns);
+        for (row, element) in rows.zip(elements.chunks_exact(self.width)) {
+            row[output % PANEL * self.width..][..self.width].copy_from_slice(element);
+        }
+    }
+
+    /// Sets the columns of a block, the `at`th of `count`, for some outputs of a panel. `elements` has the
+    /// bytes of each element in turn.
+    fn set_columns(
+        &mut self,
+        panel: usize,
+        at: usize,
+        count: usize,
+        elements: &[Lanes],
+        is_set: &[bool; PANEL],
+    ) {
+        let columns = self.columns / count;
+        let first = (panel * self.columns + at * columns) * PANEL * self.width;
+        let rows = &mut self.bytes[first..][..columns * PANEL * self.width];
         match self.width {
-            1 => set_lane::<1>(panel, output % PANEL, elements),
-            2 => set_lane::<2>(panel, output % PANEL, elements),
-            _ => set_lane::<4>(panel, output % PANEL, elements),
+            1 => set_rows::<1>(rows, elements, is_set),
+            2 => set_rows::<2>(rows, elements, is_set),
+            _ => set_rows::<4>(rows, elements, is_set),
         }
     }
 }
 
-/// Sets a lane to elements of `W` bytes.
-fn set_lane<const W: usize>(panel: &mut [u8], lane: usize, elements: &[u8]) {
-    let rows = panel.as_chunks_mut::<W>().0.as_chunks_mut::<PANEL>().0;
-    for (row, element) in rows.iter_mut().zip(elements.as_chunks::<W>().0) {
-        row[lane] = *element;
+/// Sets rows of elements of `W` bytes, whose bytes are given in turn.
+fn set_rows<const W: usize>(rows: &mut [u8], elements: &[Lanes], is_set: &[bool; PANEL]) {
+    let rows = rows.as_chunks_mut::<W>().0.as_chunks_mut::<PANEL>().0;
+    let is_whole = is_set.iter().all(|&is_set| is_set);
+    for (row, bytes) in rows.iter_mut().zip(elements.as_chunks::<W>().0) {
+        let mut set = |lane: usize| (0..W).for_each(|at| row[lane][at] = bytes[at].0[lane]);
+        match is_whole {
+            true => (0..PANEL).for_each(set),
+            false => (0..PANEL).filter(|&lane| is_set[lane]).for_each(&mut set),
+        }
     }
 }

@@ -3,7 +3,10 @@
 use arrayjit::DType;
 use half::f16;
 
-use super::format::{BlockScales, misfit};
+use super::{
+    format::{BlockScales, misfit},
+    lanes::{Bytes, Lanes},
+};
 use crate::error::TensorError;
 
 /// A type of blocks in GGUF files. In memory, integers of 5 and 6 bits take 8.
@@ -107,21 +110,21 @@ impl BlockFormat {
     }
 
     /// Sets as many integers as a block has weights to its unsigned integers.
-    fn integers(self, block: &[u8], integers: &mut [u8]) {
+    fn integers<B: Bytes>(self, block: &[B], integers: &mut [B]) {
         match self {
-            BlockFormat::Q4_0 => halves::<16>(&block[2..18], integers),
-            BlockFormat::Q4_1 => halves::<16>(&block[4..20], integers),
+            BlockFormat::Q4_0 => halves::<B, 16>(&block[2..18], integers),
+            BlockFormat::Q4_1 => halves::<B, 16>(&block[4..20], integers),
             BlockFormat::Q5_0 => {
-                halves::<16>(&block[6..22], integers);
+                halves::<B, 16>(&block[6..22], integers);
                 add_fifth_bits(&block[2..6], integers);
             }
             BlockFormat::Q5_1 => {
-                halves::<16>(&block[8..24], integers);
+                halves::<B, 16>(&block[8..24], integers);
                 add_fifth_bits(&block[4..8], integers);
             }
             BlockFormat::Q8_0 => {
                 for (integer, byte) in integers.iter_mut().zip(&block[2..34]) {
-                    *integer = byte ^ 0x80;
+                    *integer = byte.map(|byte| byte ^ 0x80);
                 }
             }
             BlockFormat::Q4K => quarters(&block[16..144], integers),
@@ -133,7 +136,7 @@ impl BlockFormat {
             }
             BlockFormat::Q6K => {
                 for (half, integers) in integers.chunks_exact_mut(128).enumerate() {
-                    halves::<64>(&block[64 * half..][..64], integers);
+                    halves::<B, 64>(&block[64 * half..][..64], integers);
                     for (quarter, integers) in integers.chunks_exact_mut(32).enumerate() {
                         add_bits(&block[128 + 32 * half..][..32], 2 * quarter, 3, integers);
                     }
@@ -153,39 +156,40 @@ impl BlockFormat {
         }
     }
 
-    /// The factor of the scales and that of the offsets of a block. The second has no meaning if a zero
-    /// replaces the offsets.
-    fn floats(self, block: &[u8]) -> [f16; 2] {
-        let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]);
+    /// Where a block has the factor of its scales and that of its offsets, in f16. The second has no meaning
+    /// if a zero replaces the offsets.
+    fn floats(self) -> [usize; 2] {
         match self {
-            BlockFormat::Q6K => [half(208); 2],
-            _ => [half(0), half(2)],
+            BlockFormat::Q6K => [208; 2],
+            _ => [0, 2],
         }
     }
 
-    /// The factors of 8 bits of a part of a block, beside those of the block.
-    fn factors(self, block: &[u8], part: usize) -> [i8; 2] {
+    /// The factors of 8 bits of a part of a block, as signed bytes, beside those of the block.
+    fn factors<B: Bytes>(self, block: &[B], part: usize) -> [B; 2] {
         match self {
             BlockFormat::Q4K | BlockFormat::Q5K => {
                 let packed = &block[4..16];
+                let with_high_bits = |low: B, high: B| low.zip(high, |low, high| low | high >> 6 << 4);
                 let [scale, least] = match part {
-                    0..4 => [packed[part] & 63, packed[part + 4] & 63],
+                    0..4 => [packed[part], packed[part + 4]].map(|byte| byte.map(|byte| byte & 63)),
                     _ => [
-                        packed[part + 4] & 15 | packed[part - 4] >> 6 << 4,
-                        packed[part + 4] >> 4 | packed[part] >> 6 << 4,
+                        with_high_bits(packed[part + 4].map(|byte| byte & 15), packed[part - 4]),
+                        with_high_bits(packed[part + 4].map(|byte| byte >> 4), packed[part]),
                     ],
                 };
-                [scale as i8, -(least as i8)]
+                [scale, least.map(u8::wrapping_neg)]
             }
-            BlockFormat::Q6K => [block[192 + part] as i8; 2],
-            _ => [1; 2],
+            BlockFormat::Q6K => [block[192 + part]; 2],
+            _ => [B::ZERO.map(|_| 1); 2],
         }
     }
 
     /// The scale and the offset of a part of a block.
     fn scale(self, block: &[u8], part: usize) -> (f32, f32) {
-        let (floats, factors) = (self.floats(block), self.factors(block, part));
-        let [scale, offset] = [0, 1].map(|at| floats[at].to_f32() * f32::from(factors[at]));
+        let float = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+        let factors = self.factors(block, part);
+        let [scale, offset] = [0, 1].map(|at| float(self.floats()[at]) * f32::from(factors[at] as i8));
         (scale, self.zero().map_or(offset, |zero| -f32::from(zero) * scale))
     }
 
@@ -200,35 +204,38 @@ impl BlockFormat {
         (inputs / self.block_weights()).saturating_mul(self.block_bytes())
     }
 
-    /// Sets the elements that a block has in each array of packed weights.
-    pub(super) fn pack(self, block: &[u8], packed: &mut PackedBlock) {
+    /// Sets the elements that a block of each output of a panel has in each array of packed weights.
+    pub(super) fn pack(self, block: &[Lanes], packed: &mut PackedBlocks) {
         let count = self.block_weights();
+        self.integers(block, &mut packed.unpacked[..count]);
+        let unpacked = &packed.unpacked[..count];
         match (self.bits(), self.zero()) {
             (4, _) => {
-                self.integers(block, &mut packed.unpacked[..count]);
-                let pairs = packed.unpacked[..count].as_chunks::<2>().0;
-                for (byte, pair) in packed.integers.iter_mut().zip(pairs) {
-                    let pair = u16::from_le_bytes(*pair); // unlike bytes, vectors shift words
-                    *byte = (pair | pair >> 4) as u8;
+                for (byte, [low, high]) in packed.integers.iter_mut().zip(unpacked.as_chunks::<2>().0) {
+                    *byte = low.zip(*high, |low, high| low | high << 4);
                 }
             }
             (_, zero) => {
-                let integers = &mut packed.integers[..count];
-                self.integers(block, integers);
                 let zero = zero.unwrap_or(0);
-                integers.iter_mut().for_each(|integer| *integer = integer.wrapping_sub(zero));
+                for (integer, unpacked) in packed.integers.iter_mut().zip(unpacked) {
+                    *integer = unpacked.map(|integer| integer.wrapping_sub(zero));
+                }
             }
         }
         let kinds = if self.zero().is_some() { 1 } else { 2 };
         let BlockScales { shared_by, .. } = self.scales();
         let floats = if shared_by == 1 { 0 } else { kinds };
         for kind in 0..kinds {
-            packed.scales[floats + kind][..2].copy_from_slice(&self.floats(block)[kind].to_ne_bytes());
+            let at = self.floats()[kind];
+            packed.scales[floats + kind][..2].copy_from_slice(&block[at..at + 2]);
+            if cfg!(target_endian = "big") {
+                packed.scales[floats + kind][..2].reverse();
+            }
         }
         if shared_by > 1 {
             for part in 0..shared_by {
                 for (scales, factor) in packed.scales[..kinds].iter_mut().zip(self.factors(block, part)) {
-                    scales[part] = factor as u8;
+                    scales[part] = factor;
                 }
             }
         }
@@ -240,48 +247,53 @@ const MAX_WEIGHTS: usize = 256;
 /// The most parts of a block with scales of their own.
 const MAX_PARTS: usize = 16;
 
-/// The bytes of a block's elements in the arrays of packed weights. Bytes behind them have no meaning.
-pub(super) struct PackedBlock {
-    pub(super) integers: [u8; MAX_WEIGHTS],
+/// A block of each output of a panel, as the bytes of its elements in the arrays of packed weights. Bytes
+/// behind them have no meaning.
+pub(super) struct PackedBlocks {
+    pub(super) integers: [Lanes; MAX_WEIGHTS],
     /// The elements of each array behind the integers.
-    pub(super) scales: [[u8; MAX_PARTS]; 4],
-    /// The integers of 4 bits before they are packed, one a byte.
-    unpacked: [u8; MAX_WEIGHTS],
+    pub(super) scales: [[Lanes; MAX_PARTS]; 4],
+    /// The integers, one a byte.
+    unpacked: [Lanes; MAX_WEIGHTS],
 }
 
-impl PackedBlock {
-    pub(super) fn new() -> PackedBlock {
-        PackedBlock { integers: [0; MAX_WEIGHTS], scales: [[0; MAX_PARTS]; 4], unpacked: [0; MAX_WEIGHTS] }
+impl PackedBlocks {
+    pub(super) fn new() -> Box<PackedBlocks> {
+        Box::new(PackedBlocks {
+            integers: [Lanes::ZERO; MAX_WEIGHTS],
+            scales: [[Lanes::ZERO; MAX_PARTS]; 4],
+            unpacked: [Lanes::ZERO; MAX_WEIGHTS],
+        })
     }
 }
 
 /// Splits `N` bytes: their low halves are the first integers, and their high halves the next.
-fn halves<const N: usize>(bytes: &[u8], integers: &mut [u8]) {
+fn halves<B: Bytes, const N: usize>(bytes: &[B], integers: &mut [B]) {
     let (low, high) = integers.split_at_mut(N);
     for ((byte, low), high) in bytes[..N].iter().zip(&mut low[..N]).zip(&mut high[..N]) {
-        (*low, *high) = (byte & 15, byte >> 4);
+        (*low, *high) = (byte.map(|byte| byte & 15), byte.map(|byte| byte >> 4));
     }
 }
 
 /// Splits each 32 bytes of a block of 256 integers of 4 bits.
-fn quarters(bytes: &[u8], integers: &mut [u8]) {
+fn quarters<B: Bytes>(bytes: &[B], integers: &mut [B]) {
     for (bytes, integers) in bytes.chunks_exact(32).zip(integers.chunks_exact_mut(64)) {
-        halves::<32>(bytes, integers);
+        halves::<B, 32>(bytes, integers);
     }
 }
 
 /// Adds the bits 4 and up of integers, which are the bits `shift` and up of bytes.
-fn add_bits(bytes: &[u8], shift: usize, mask: u8, integers: &mut [u8]) {
-    for (integer, byte) in integers.iter_mut().zip(bytes) {
-        *integer |= (byte >> shift & mask) << 4;
+fn add_bits<B: Bytes>(bytes: &[B], shift: usize, mask: u8, integers: &mut [B]) {
+    for (integer, &byte) in integers.iter_mut().zip(bytes) {
+        *integer = integer.zip(byte, |integer, byte| integer | (byte >> shift & mask) << 4);
     }
 }
 
 /// Adds the fifth bits of 32 integers, which stand side by side.
-fn add_fifth_bits(bytes: &[u8], integers: &mut [u8]) {
-    for (integers, bits) in integers.chunks_exact_mut(8).zip(bytes) {
+fn add_fifth_bits<B: Bytes>(bytes: &[B], integers: &mut [B]) {
+    for (integers, &bits) in integers.chunks_exact_mut(8).zip(bytes) {
         for (at, integer) in integers.iter_mut().enumerate() {
-            *integer |= (bits >> at & 1) << 4;
+            *integer = integer.zip(bits, |integer, bits| integer | (bits >> at & 1) << 4);
         }
     }
 }

@@ -43,7 +43,17 @@ pub struct QuantizedArray {
     pub shape: Vec<usize>,
 }
 
+impl QuantizedArray {
+    /// The elements of an output.
+    pub(super) fn columns(&self) -> usize {
+        self.shape[1..self.shape.len() - 1].iter().product()
+    }
+}
+
 impl QuantizedFormat {
+    /// Outputs that stand side by side in memory.
+    pub const PANEL_OUTPUTS: usize = PANEL;
+
     /// Weights of shape `[outputs, inputs]`, as integers of `bits` bits in blocks of `block` inputs, each
     /// with a scale and an offset in f32. The last block of an output may be partly used.
     ///
