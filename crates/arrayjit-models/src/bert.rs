@@ -13,6 +13,7 @@ use crate::{
     config::Config,
     decoder::architecture,
     error::ModelError,
+    layers::{Layer, Layers},
     loader::Loader,
     matrix::{Matrix, Projection},
 };
@@ -91,7 +92,7 @@ impl BertConfig {
 
 /// Attention of all tokens of a text to each other, and a network; the sum of each with its input is
 /// normalized.
-struct Layer {
+struct Block {
     query: Projection,
     key: Projection,
     value: Projection,
@@ -105,14 +106,14 @@ struct Layer {
     head_size: usize,
 }
 
-impl Layer {
-    fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<Layer, ModelError> {
+impl Block {
+    fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<Block, ModelError> {
         let (size, hidden) = (config.size, config.hidden);
         let (attention, projections) =
             (loader.sub("attention").sub("output"), loader.sub("attention").sub("self"));
         let projection = |name: &str| projections.linear(name, size, size, true);
         let output = loader.sub("output");
-        Ok(Layer {
+        Ok(Block {
             query: projection("query")?,
             key: projection("key")?,
             value: projection("value")?,
@@ -129,7 +130,7 @@ impl Layer {
 
     /// `[batch, tokens, size]` to the same shape; `lengths` has the number of tokens of each text. Rows
     /// behind a text are selected away: the product of a weight of 0 and a value that is not finite is NaN.
-    fn forward(&self, x: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>, lengths: &Tensor) -> Result<Tensor, ModelError> {
         let (heads, size) = (self.heads, self.head_size);
         let text = format!(
             "scaled[b,h,i,c] := q[b,i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
@@ -141,11 +142,13 @@ impl Layer {
              a[b,h,i,c] :+= weight[b,h,i,j] * mixed[b,h,j,c]
              y[b,i,{size}*h + c] := a[b,h,i,c] where h < {heads}, c < {size}"
         );
-        let (q, k, v) = (self.query.forward(x)?, self.key.forward(x)?, self.value.forward(x)?);
+        let [q, k, v] = [&self.query, &self.key, &self.value].map(|part| layer.linear(part, x));
+        let (q, k, v) = (q?, k?, v?);
         let attended = x.graph().apply(&text, &[("q", &q), ("k", &k), ("v", &v), ("lengths", lengths)])?;
-        let x = self.attention_norm.forward(&(x + self.attention_output.forward(&attended)?)?)?;
-        let hidden = self.activation.apply(&self.intermediate.forward(&x)?)?;
-        Ok(self.norm.forward(&(&x + self.output.forward(&hidden)?)?)?)
+        let sum = (x + layer.linear(&self.attention_output, &attended)?)?;
+        let x = layer.layer_norm(&self.attention_norm, &sum)?;
+        let hidden = self.activation.apply(&layer.linear(&self.intermediate, &x)?)?;
+        layer.layer_norm(&self.norm, &(&x + layer.linear(&self.output, &hidden)?)?)
     }
 }
 
@@ -155,7 +158,7 @@ pub(crate) struct Bert {
     positions: Parameter,
     types: Parameter,
     norm: LayerNorm,
-    layers: Vec<Layer>,
+    layers: Layers<Block>,
     first_position: usize,
 }
 
@@ -163,14 +166,14 @@ impl Bert {
     pub(crate) fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<Bert, ModelError> {
         let body = loader.body(config.body);
         let (embeddings, layers) = (body.sub("embeddings"), body.sub("encoder").sub("layer"));
-        let layer = |at| Layer::new(&layers.sub(at), config);
+        let kinds = vec![(); config.layers];
         let table = |name: &str, rows| embeddings.sub(name).parameter("weight", &[rows, config.size]);
         Ok(Bert {
             words: embeddings.embedding("word_embeddings", config.vocabulary, config.size)?,
             positions: table("position_embeddings", config.positions)?,
             types: table("token_type_embeddings", config.types)?,
             norm: embeddings.layer_norm("LayerNorm", config.size, config.eps)?,
-            layers: (0..config.layers).map(layer).collect::<Result<_, _>>()?,
+            layers: Layers::new(&layers, &kinds, |loader, ()| Block::new(loader, config))?,
             first_position: config.first_position,
         })
     }
@@ -183,10 +186,7 @@ impl Bert {
             format!("y[b,i,c] := x[b,i,c] + p[i + {}, c] + t[0,c] where i < size(x, 1)", self.first_position);
         let inputs: [(&str, &dyn arrayjit_tensor::TensorOperand); 3] =
             [("x", &words), ("p", &self.positions), ("t", &self.types)];
-        let mut x = self.norm.forward(&words.graph().apply(&text, &inputs)?)?;
-        for layer in &self.layers {
-            x = layer.forward(&x, lengths)?;
-        }
-        Ok(x)
+        let x = self.norm.forward(&words.graph().apply(&text, &inputs)?)?;
+        self.layers.forward(&x, |block, x, layer| block.forward(x, layer, lengths))
     }
 }

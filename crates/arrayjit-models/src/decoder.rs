@@ -143,7 +143,7 @@ pub(crate) fn architecture(config: &Config) -> String {
 
 /// The logits of rows `[n, size]`, or of the last row of a chunk.
 pub(crate) fn head(x: &Tensor, matrix: &Matrix, places: &TokenPlaces) -> Result<Tensor, ModelError> {
-    let projection = Projection { matrix: matrix.clone(), bias: None };
+    let projection = Projection { matrix: matrix.clone(), bias: None, module: "head".into() };
     match places {
         TokenPlaces::Chunk { .. } => {
             projection.forward(&x.graph().apply("y[c] := x[size(x, 0) - 1, c]", &[("x", x)])?)

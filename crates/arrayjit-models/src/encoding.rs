@@ -1,6 +1,6 @@
 //! How files store the elements of tensors: plain floats, and the blocks of GGUF.
 
-use arrayjit_tensor::{BlockFormat, TensorError};
+use arrayjit_tensor::{BlockFormat, DType, TensorError};
 use half::{bf16, f16};
 
 /// The type of a stored tensor.
@@ -33,6 +33,17 @@ impl Encoding {
             28 => Encoding::F64,
             30 => Encoding::Bf16,
             _ => return None,
+        })
+    }
+
+    /// The type of arrays with the same bytes; none of blocks.
+    pub(crate) fn dtype(self) -> Option<DType> {
+        Some(match self {
+            Encoding::F64 => DType::F64,
+            Encoding::F32 => DType::F32,
+            Encoding::F16 => DType::F16,
+            Encoding::Bf16 => DType::Bf16,
+            Encoding::Blocks(_) => return None,
         })
     }
 

@@ -15,6 +15,7 @@ mod weights; // tensors of files
 mod activation; // functions between layers
 mod bert; // vectors of tokens
 mod decoder; // language models: Llama and its relatives, GPT-2
+mod layers; // equal layers as loops
 mod log_mel; // features of sound
 mod pooling; // from the vectors of tokens to one
 mod rotary; // rotary positions

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use arrayjit_tensor::{
-    HostArray, Init, Parameter, Params, QuantizedFormat,
+    BlockFormat, DType, HostArray, Init, Parameter, Params, QuantizedFormat,
     nn::{LayerNorm, RmsNorm},
 };
 
@@ -25,12 +25,23 @@ pub(crate) struct Loader<'w> {
     params: Params,
     weights: &'w Weights,
     storage: WeightStorage,
+    repeated: Option<Repeated>,
     missing: Rc<RefCell<Vec<NamedShape>>>,
+}
+
+/// A layer that occurs several times: its parameters have a first axis for the occurrences.
+#[derive(Clone)]
+struct Repeated {
+    /// The path of the layers, with a point behind it.
+    layers: String,
+    /// The path of the parameters of all occurrences.
+    path: String,
+    numbers: Rc<[usize]>,
 }
 
 impl<'w> Loader<'w> {
     pub(crate) fn new(weights: &'w Weights, storage: WeightStorage) -> Loader<'w> {
-        Loader { params: Params::new(0), weights, storage, missing: Rc::default() }
+        Loader { params: Params::new(0), weights, storage, repeated: None, missing: Rc::default() }
     }
 
     /// All parameters that were made.
@@ -65,26 +76,70 @@ impl<'w> Loader<'w> {
         }
     }
 
-    /// The name of a tensor that has this shape; none if it is missing.
-    fn found(&self, name: &str, shape: &[usize]) -> Result<Option<String>, ModelError> {
-        let name = self.params.sub(name).path().to_owned();
-        match self.weights.shape(&name) {
-            Some(found) if found != shape => {
-                Err(ModelError::Shape { name, found: found.to_vec(), expected: shape.to_vec() })
-            }
-            Some(_) => Ok(Some(name)),
-            None => {
-                self.missing.borrow_mut().push((name, shape.to_vec()));
-                Ok(None)
-            }
+    /// The parameters of layers with these numbers, together.
+    #[must_use]
+    pub(crate) fn repeated(&self, numbers: impl Iterator<Item = usize>) -> Loader<'w> {
+        let numbers: Rc<[usize]> = numbers.collect();
+        let name = match *numbers {
+            [first, .., last] => format!("{first}-{last}"),
+            _ => numbers.iter().map(usize::to_string).collect(),
+        };
+        let params = self.params.sub(name);
+        let layers = self.params.sub("").path().to_owned();
+        let repeated = Repeated { layers, path: params.path().to_owned(), numbers };
+        Loader { params, repeated: Some(repeated), ..self.clone() }
+    }
+
+    /// How the files store the tensors of this part, by the rest of their names, if that matters.
+    pub(crate) fn encodings(&self) -> Vec<(&'w str, Encoding)> {
+        match self.storage {
+            WeightStorage::Stored => self.weights.encodings(self.params.sub("").path()),
+            WeightStorage::F32 => Vec::new(),
         }
     }
 
-    fn values(&self, name: &str, shape: &[usize]) -> Result<Option<HostArray>, ModelError> {
-        self.found(name, shape)?.map_or(Ok(None), |name| self.weights.read(&name))
+    /// The names of a tensor in the files: one for each occurrence of a layer.
+    fn tensors(&self, name: &str) -> Vec<String> {
+        let path = self.params.sub(name).path().to_owned();
+        let Some(Repeated { layers, path: of_layer, numbers }) = &self.repeated else { return vec![path] };
+        let rest = path.strip_prefix(of_layer).unwrap_or(&path);
+        numbers.iter().map(|number| format!("{layers}{number}{rest}")).collect()
     }
 
-    /// Makes a parameter of a tensor of the shape `stored`, whose values `change` converts.
+    /// The shape of a parameter whose tensors have this shape.
+    fn shape(&self, of_tensor: &[usize]) -> Vec<usize> {
+        let occurrences = self.repeated.iter().map(|repeated| repeated.numbers.len());
+        occurrences.chain(of_tensor.iter().copied()).collect()
+    }
+
+    /// The names of a tensor in the files, which have this shape; none if one is missing.
+    fn found(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<String>>, ModelError> {
+        let names = self.tensors(name);
+        let mut is_complete = true;
+        for name in &names {
+            match self.weights.shape(name) {
+                Some(found) if found != shape => {
+                    let (name, found, expected) = (name.clone(), found.to_vec(), shape.to_vec());
+                    return Err(ModelError::Shape { name, found, expected });
+                }
+                Some(_) => {}
+                None => {
+                    self.missing.borrow_mut().push((name.clone(), shape.to_vec()));
+                    is_complete = false;
+                }
+            }
+        }
+        Ok(is_complete.then_some(names))
+    }
+
+    /// The values of tensors as floats of this type.
+    fn floats(&self, tensors: &[String], shape: &[usize], dtype: DType) -> Result<HostArray, ModelError> {
+        let mut values = HostArray::zeros(dtype, self.shape(shape))?;
+        self.weights.read_floats(tensors, &mut values)?;
+        Ok(values)
+    }
+
+    /// Makes a parameter of tensors of the shape `stored`, whose values `change` converts.
     fn changed(
         &self,
         name: &str,
@@ -92,11 +147,11 @@ impl<'w> Loader<'w> {
         shape: &[usize],
         change: impl FnOnce(HostArray) -> Result<HostArray, ModelError>,
     ) -> Result<Parameter, ModelError> {
-        let init = match self.values(name, stored)? {
-            Some(values) => Init::Shared(Arc::new(change(values)?)),
+        let init = match self.found(name, stored)? {
+            Some(tensors) => Init::Shared(Arc::new(change(self.floats(&tensors, stored, DType::F32)?)?)),
             None => Init::ZEROS,
         };
-        Ok(self.params.buffer(name, shape.iter().copied(), init)?)
+        Ok(self.params.buffer(name, self.shape(shape), init)?)
     }
 
     pub(crate) fn parameter(&self, name: &str, shape: &[usize]) -> Result<Parameter, ModelError> {
@@ -111,41 +166,54 @@ impl<'w> Loader<'w> {
 
     /// An array that runs write.
     pub(crate) fn buffer(&self, name: &str, shape: &[usize]) -> Result<Parameter, ModelError> {
-        Ok(self.params.buffer(name, shape.iter().copied(), Init::ZEROS)?)
+        Ok(self.params.buffer(name, self.shape(shape), Init::ZEROS)?)
     }
 
     /// A matrix, stored as the options say.
     pub(crate) fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2]) -> Result<Matrix, ModelError> {
         let shape = [outputs, inputs];
-        let Some(tensor) = self.found(name, &shape)? else {
-            return Ok(Matrix::Dense(self.params.buffer(name, shape, Init::ZEROS)?));
-        };
-        let values = match (self.storage, self.weights.encoding(&tensor)) {
+        let Some(tensors) = self.found(name, &shape)? else { return self.dense(name, shape, None) };
+        match (self.storage, self.weights.encoding(&tensors[0])) {
             (WeightStorage::Stored, Some(Encoding::Blocks(blocks))) => {
-                let format = QuantizedFormat::of_blocks(blocks, shape)?;
-                let packed = self.weights.read_packed(&tensor, blocks, format)?;
-                let loader = self.sub(name);
-                let arrays = packed.into_iter().flat_map(|packed| packed.arrays).zip(format.arrays());
-                let arrays = arrays.map(|(values, array)| loader.constant(array.name, values));
-                return Ok(Matrix::Packed { format, arrays: arrays.collect::<Result<_, _>>()? });
+                self.packed(name, &tensors, blocks, shape)
             }
-            _ => self.floats(&tensor)?,
-        };
-        self.dense(name, shape, values)
+            (_, encoding) => {
+                let values = self.floats(&tensors, &shape, self.stored_type(encoding))?;
+                self.dense(name, shape, Some(values))
+            }
+        }
     }
 
-    /// The values of a tensor as floats of the type that the options say.
-    fn floats(&self, tensor: &str) -> Result<Option<HostArray>, ModelError> {
-        match self.storage {
-            WeightStorage::Stored => self.weights.read_stored(tensor),
-            WeightStorage::F32 => self.weights.read(tensor),
+    fn packed(
+        &self,
+        name: &str,
+        tensors: &[String],
+        blocks: BlockFormat,
+        shape: [usize; 2],
+    ) -> Result<Matrix, ModelError> {
+        let format = QuantizedFormat::of_blocks(blocks, shape)?;
+        let zeros =
+            format.arrays().into_iter().map(|array| HostArray::zeros(array.dtype, self.shape(&array.shape)));
+        let mut arrays = zeros.collect::<Result<Vec<_>, _>>()?;
+        self.weights.read_packed(tensors, blocks, format, &mut arrays)?;
+        let loader = self.sub(name);
+        let arrays = arrays.into_iter().zip(format.arrays());
+        let arrays = arrays.map(|(values, array)| loader.constant(array.name, values));
+        Ok(Matrix::Packed { format, arrays: arrays.collect::<Result<_, _>>()? })
+    }
+
+    /// The type of floats in memory, as the options say, for tensors that files store so.
+    fn stored_type(&self, encoding: Option<Encoding>) -> DType {
+        match (self.storage, encoding.and_then(Encoding::dtype)) {
+            (WeightStorage::Stored, Some(dtype @ (DType::F16 | DType::Bf16))) => dtype,
+            _ => DType::F32,
         }
     }
 
     fn dense(&self, name: &str, shape: [usize; 2], values: Option<HostArray>) -> Result<Matrix, ModelError> {
         Ok(Matrix::Dense(match values {
             Some(values) => self.constant(name, values)?,
-            None => self.params.buffer(name, shape, Init::ZEROS)?,
+            None => self.buffer(name, &shape)?,
         }))
     }
 
@@ -158,7 +226,12 @@ impl<'w> Loader<'w> {
     ) -> Result<Projection, ModelError> {
         let loader = self.sub(name);
         let matrix = loader.matrix("weight", [outputs, inputs])?;
-        Ok(Projection { matrix, bias: if bias { Some(loader.parameter("bias", &[outputs])?) } else { None } })
+        loader.projection(matrix, bias.then_some(outputs))
+    }
+
+    fn projection(&self, matrix: Matrix, bias: Option<usize>) -> Result<Projection, ModelError> {
+        let bias = bias.map(|outputs| self.parameter("bias", &[outputs])).transpose()?;
+        Ok(Projection { matrix, bias, module: self.params.path().to_owned() })
     }
 
     /// A linear map with a bias whose weight is stored as `[inputs, outputs]`.
@@ -169,11 +242,19 @@ impl<'w> Loader<'w> {
         outputs: usize,
     ) -> Result<Projection, ModelError> {
         let loader = self.sub(name);
-        let tensor = loader.found("weight", &[inputs, outputs])?;
-        let values = tensor.map_or(Ok(None), |tensor| self.floats(&tensor))?;
-        let values = values.map(|values| transposed(&values, [inputs, outputs])).transpose()?;
-        let matrix = loader.dense("weight", [outputs, inputs], values)?;
-        Ok(Projection { matrix, bias: Some(loader.parameter("bias", &[outputs])?) })
+        let stored = [inputs, outputs];
+        let values = loader.found("weight", &stored)?.map(|tensors| {
+            let dtype = loader.stored_type(self.weights.encoding(&tensors[0]));
+            let mut values = loader.floats(&tensors, &stored, dtype)?;
+            transpose(&mut values, stored);
+            Ok::<_, ModelError>(HostArray::from_bytes(
+                dtype,
+                loader.shape(&[outputs, inputs]),
+                values.bytes(),
+            )?)
+        });
+        let matrix = loader.dense("weight", [outputs, inputs], values.transpose()?)?;
+        loader.projection(matrix, Some(outputs))
     }
 
     pub(crate) fn embedding(&self, name: &str, count: usize, size: usize) -> Result<Matrix, ModelError> {
@@ -218,14 +299,15 @@ impl<'w> Loader<'w> {
     }
 }
 
-/// The transpose of a matrix `[rows, columns]`.
-fn transposed(values: &HostArray, [rows, columns]: [usize; 2]) -> Result<HostArray, ModelError> {
-    let (width, stored) = (values.dtype().size_bytes(), values.bytes());
-    let mut transposed = HostArray::zeros(values.dtype(), [columns, rows])?;
-    for (column, row) in transposed.bytes_mut().chunks_mut(rows * width).enumerate() {
-        for (at, element) in row.chunks_mut(width).enumerate() {
-            element.copy_from_slice(&stored[(at * columns + column) * width..][..width]);
+/// Transposes matrices `[rows, columns]` that stand one behind the other.
+fn transpose(values: &mut HostArray, [rows, columns]: [usize; 2]) {
+    let width = values.dtype().size_bytes();
+    for matrix in values.bytes_mut().chunks_mut((rows * columns * width).max(1)) {
+        let stored = matrix.to_vec();
+        for (column, row) in matrix.chunks_mut(rows * width).enumerate() {
+            for (at, element) in row.chunks_mut(width).enumerate() {
+                element.copy_from_slice(&stored[(at * columns + column) * width..][..width]);
+            }
         }
     }
-    Ok(transposed)
 }

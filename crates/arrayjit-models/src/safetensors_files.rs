@@ -33,7 +33,7 @@ pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<(), ModelEr
 
 /// Where the data starts, and the description of the tensors.
 fn header(file: &WeightFile) -> Result<(u64, Metadata), ModelError> {
-    let mut reader = file.reader(0)?;
+    let mut reader = file.reader(0);
     let mut length = [0; 8];
     reader.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);

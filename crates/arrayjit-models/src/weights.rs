@@ -3,12 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufReader, Read, Seek, SeekFrom},
+    io::{self, BufReader, Read},
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use arrayjit_tensor::{BlockFormat, DType, HostArray, QuantizedArrays, QuantizedFormat};
+use arrayjit_tensor::{BlockFormat, DType, HostArray, QuantizedArray, QuantizedFormat};
+use rayon::prelude::*;
 
 use crate::{
     encoding::Encoding,
@@ -38,11 +40,26 @@ impl WeightFile {
         &self.path
     }
 
-    /// A reader of the bytes from `offset`.
-    pub(crate) fn reader(&self, offset: u64) -> Result<impl Read + '_, ModelError> {
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(offset)).in_file(&self.path)?;
-        Ok(file)
+    /// A reader of the bytes from `offset`. Several may read at once.
+    pub(crate) fn reader(&self, offset: u64) -> FileReader<'_> {
+        FileReader { file: &self.file, offset }
+    }
+}
+
+/// Reads a file from a position of its own, without the file's position, which threads share.
+pub(crate) struct FileReader<'f> {
+    file: &'f File,
+    offset: u64,
+}
+
+impl Read for FileReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let count = std::os::unix::fs::FileExt::read_at(self.file, bytes, self.offset)?;
+        #[cfg(windows)]
+        let count = std::os::windows::fs::FileExt::seek_read(self.file, bytes, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
     }
 }
 
@@ -125,47 +142,135 @@ impl Weights {
         self.tensors.get(name).map(|tensor| tensor.encoding)
     }
 
-    /// The values of a tensor in f32; none if the files do not have it. Beside the array, memory of
-    /// [`CHUNK_BYTES`] or of a row is used.
+    /// The values of a tensor in f32; none if the files do not have it.
     pub(crate) fn read(&self, name: &str) -> Result<Option<HostArray>, ModelError> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
-        if tensor.encoding == Encoding::F32 {
-            return tensor.read_plain(DType::F32).map(Some);
-        }
         let mut array = HostArray::zeros(DType::F32, tensor.shape.iter().copied())?;
-        let (width, values) = (tensor.row_elements(), array.as_mut_slice::<f32>()?);
-        tensor.read_rows(|rows, bytes| {
-            for (row, bytes) in rows.iter().zip(bytes.chunks_exact(bytes.len() / rows.len())) {
-                tensor.encoding.decode(bytes, &mut values[row * width..][..width])?;
-            }
-            Ok(())
-        })?;
+        self.read_floats(&[name.to_owned()], &mut array)?;
         Ok(Some(array))
     }
 
-    /// The values of a tensor in the type of the files, or in f32 if that is no float of 16 bits; none if
-    /// the files do not have it. Memory as for [`read`](Weights::read).
-    pub(crate) fn read_stored(&self, name: &str) -> Result<Option<HostArray>, ModelError> {
-        let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
-        match tensor.encoding {
-            Encoding::F16 => tensor.read_plain(DType::F16).map(Some),
-            Encoding::Bf16 => tensor.read_plain(DType::Bf16).map(Some),
-            Encoding::F64 | Encoding::F32 | Encoding::Blocks(_) => self.read(name),
+    /// Reads tensors of one shape into an array of floats, one behind the other. The array has their type, or
+    /// is f32. Threads divide the work, and each uses memory of about [`CHUNK_BYTES`] or of a head's rows.
+    pub(crate) fn read_floats(&self, names: &[String], array: &mut HostArray) -> Result<(), ModelError> {
+        let tensors = self.stored(names);
+        let Some(&first) = tensors.first() else { return Ok(()) };
+        let (unit, width) = (first.rows_at_once(1), first.row_elements());
+        let is_plain = |tensor: &&StoredTensor| tensor.encoding.dtype() == Some(array.dtype());
+        if tensors.iter().all(is_plain) {
+            let width = width * array.dtype().size_bytes();
+            return each_part(&tensors, unit, vec![(array.bytes_mut(), unit * width)], |part, out| {
+                let [out] = out else { return Ok(()) };
+                part.read_plain(width, out)
+            });
         }
+        let values = array.as_mut_slice::<f32>()?;
+        each_part(&tensors, unit, vec![(values, unit * width)], |part, out| {
+            let [out] = out else { return Ok(()) };
+            let (bytes, encoding) = (part.bytes()?, part.tensor.encoding);
+            let rows = bytes.chunks_exact((bytes.len() / part.rows.len()).max(1));
+            part.targets()
+                .zip(rows)
+                .try_for_each(|(row, bytes)| Ok(encoding.decode(bytes, &mut out[row * width..][..width])?))
+        })
     }
 
-    /// The blocks of a matrix as packed weights; none if the files do not have it. Memory as for
-    /// [`read`](Weights::read).
+    /// Reads the blocks of matrices of one shape into packed weights, one behind the other, like
+    /// [`read_floats`](Weights::read_floats). `format` is that of one matrix.
     pub(crate) fn read_packed(
         &self,
-        name: &str,
+        names: &[String],
         blocks: BlockFormat,
         format: QuantizedFormat,
-    ) -> Result<Option<QuantizedArrays>, ModelError> {
-        let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
-        let mut packed = QuantizedArrays::zeros(format)?;
-        tensor.read_rows(|rows, bytes| Ok(packed.set_rows(rows, blocks, bytes)?))?;
-        Ok(Some(packed))
+        arrays: &mut [HostArray],
+    ) -> Result<(), ModelError> {
+        let tensors = self.stored(names);
+        let Some(&first) = tensors.first() else { return Ok(()) };
+        let unit = first.rows_at_once(QuantizedFormat::PANEL_OUTPUTS);
+        let of_rows = |rows: usize| QuantizedFormat::of_blocks(blocks, [rows, format.inputs()]);
+        let sizes = of_rows(unit)?.arrays();
+        let bytes = |array: &QuantizedArray| array.shape.iter().product::<usize>() * array.dtype.size_bytes();
+        let arrays = arrays.iter_mut().zip(&sizes);
+        let arrays = arrays.map(|(array, size)| (array.bytes_mut(), bytes(size))).collect();
+        each_part(&tensors, unit, arrays, |part, arrays| {
+            let targets: Vec<usize> = part.targets().collect();
+            Ok(of_rows(part.rows.len())?.set_rows(arrays, &targets, blocks, &part.bytes()?)?)
+        })
+    }
+
+    fn stored(&self, names: &[String]) -> Vec<&StoredTensor> {
+        names.iter().filter_map(|name| self.tensors.get(name)).collect()
+    }
+
+    /// How the files store each of the tensors whose names begin so, by the rest of its name.
+    pub(crate) fn encodings(&self, prefix: &str) -> Vec<(&str, Encoding)> {
+        let tensors = self.tensors.range(prefix.to_owned()..);
+        tensors.map_while(|(name, tensor)| Some((name.strip_prefix(prefix)?, tensor.encoding))).collect()
+    }
+}
+
+/// Some rows of a tensor.
+struct TensorPart<'a> {
+    tensor: &'a StoredTensor,
+    rows: Range<usize>,
+}
+
+/// Calls `read` with parts of `unit` rows of tensors, on several threads, and with the parts of arrays that
+/// they become. Each array is given with its elements in `unit` rows.
+fn each_part<T: Send>(
+    tensors: &[&StoredTensor],
+    unit: usize,
+    arrays: Vec<(&mut [T], usize)>,
+    read: impl Fn(&TensorPart<'_>, &mut [&mut [T]]) -> Result<(), ModelError> + Sync,
+) -> Result<(), ModelError> {
+    let ranges = |tensor: &StoredTensor| {
+        let rows = tensor.rows();
+        (0..rows).step_by(unit).map(move |start| start..rows.min(start + unit))
+    };
+    let parts =
+        tensors.iter().flat_map(|&tensor| ranges(tensor).map(move |rows| TensorPart { tensor, rows }));
+    let mut parts: Vec<_> = parts.map(|part| (part, Vec::new())).collect();
+    for (array, in_unit) in arrays {
+        let in_tensor = (array.len() / tensors.len()).max(1);
+        let chunks = array.chunks_mut(in_tensor).flat_map(|tensor| tensor.chunks_mut(in_unit.max(1)));
+        parts.iter_mut().zip(chunks).for_each(|((_, out), chunk)| out.push(chunk));
+    }
+    parts
+        .into_par_iter()
+        .try_for_each(|(part, mut out)| read(&part, &mut out).in_file(part.tensor.file.path()))
+}
+
+impl TensorPart<'_> {
+    /// The encoded rows.
+    fn bytes(&self) -> Result<Vec<u8>, ModelError> {
+        let row_bytes = self.tensor.row_bytes();
+        let mut bytes = vec![0; self.rows.len() * row_bytes];
+        let start = self.tensor.offset + (self.rows.start * row_bytes) as u64;
+        self.tensor.file.reader(start).read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Where each row goes, from the first of the part.
+    fn targets(&self) -> impl Iterator<Item = usize> {
+        self.rows.clone().map(|row| self.tensor.target(row).saturating_sub(self.rows.start))
+    }
+
+    /// Reads floats that files store as arrays do, in rows of `width` bytes.
+    fn read_plain(&self, width: usize, out: &mut [u8]) -> Result<(), ModelError> {
+        let start = self.tensor.offset + (self.rows.start * width) as u64;
+        let mut reader = BufReader::new(self.tensor.file.reader(start));
+        match self.tensor.paired_heads {
+            None => reader.read_exact(out)?,
+            Some(_) => {
+                for row in self.targets() {
+                    reader.read_exact(&mut out[row * width..][..width])?;
+                }
+            }
+        }
+        if cfg!(target_endian = "big") {
+            out.chunks_exact_mut(self.tensor.encoding.block_bytes()).for_each(<[u8]>::reverse);
+        }
+        Ok(())
     }
 }
 
@@ -195,43 +300,14 @@ impl StoredTensor {
         }
     }
 
-    /// Reads floats that files store as arrays do, straight into an array of their type.
-    fn read_plain(&self, dtype: DType) -> Result<HostArray, ModelError> {
-        let (width, path) = (self.row_elements() * dtype.size_bytes(), self.file.path());
-        let mut array = HostArray::zeros(dtype, self.shape.iter().copied())?;
-        let mut reader = BufReader::new(self.file.reader(self.offset)?);
-        match self.paired_heads {
-            None => reader.read_exact(array.bytes_mut()).in_file(path)?,
-            Some(_) => {
-                for row in 0..self.rows() {
-                    let values = &mut array.bytes_mut()[self.target(row) * width..][..width];
-                    reader.read_exact(values).in_file(path)?;
-                }
-            }
-        }
-        if cfg!(target_endian = "big") {
-            array.bytes_mut().chunks_exact_mut(dtype.size_bytes()).for_each(<[u8]>::reverse);
-        }
-        Ok(array)
+    fn row_bytes(&self) -> usize {
+        self.row_elements() / self.encoding.block_elements() * self.encoding.block_bytes()
     }
 
-    /// Calls a function with the bytes of some rows after the other, and with their positions in the array.
-    fn read_rows(
-        &self,
-        mut take: impl FnMut(&[usize], &[u8]) -> Result<(), ModelError>,
-    ) -> Result<(), ModelError> {
-        let (rows, path) = (self.rows(), self.file.path());
-        let row_bytes = self.row_elements() / self.encoding.block_elements() * self.encoding.block_bytes();
-        let mut reader = self.file.reader(self.offset)?;
-        let in_chunk = (CHUNK_BYTES / row_bytes.max(1)).max(1);
-        let mut chunk = Vec::new();
-        for start in (0..if row_bytes == 0 { 0 } else { rows }).step_by(in_chunk) {
-            let count = in_chunk.min(rows - start);
-            chunk.resize(count * row_bytes, 0);
-            reader.read_exact(&mut chunk).in_file(path)?;
-            let targets: Vec<usize> = (start..start + count).map(|row| self.target(row)).collect();
-            take(&targets, &chunk).in_file(path)?;
-        }
-        Ok(())
+    /// How many rows are read at once: whole heads, and a multiple of `unit`.
+    fn rows_at_once(&self, unit: usize) -> usize {
+        let all = self.rows().max(1).next_multiple_of(unit);
+        let heads = unit.saturating_mul(self.paired_heads.unwrap_or(1).max(1));
+        (CHUNK_BYTES / self.row_bytes().max(1)).max(1).next_multiple_of(heads).min(all)
     }
 }

@@ -5,6 +5,7 @@ use arrayjit_tensor::{Parameter, Tensor, TensorOperand};
 use crate::{
     decoder::{CacheSize, TokenPlaces},
     error::ModelError,
+    layers::Layer,
     loader::Loader,
 };
 
@@ -30,7 +31,7 @@ pub(crate) struct AttentionOptions {
     pub(crate) softcap: Option<f64>,
 }
 
-/// Attention with the keys and values of a layer.
+/// Attention of a layer with the keys and values of all its repetitions.
 pub(crate) struct CachedAttention {
     keys: Parameter,
     values: Parameter,
@@ -39,7 +40,7 @@ pub(crate) struct CachedAttention {
 }
 
 impl CachedAttention {
-    /// Makes the buffers, `[slots, key heads, rows, size]`.
+    /// Makes the buffers, `[layers, slots, key heads, rows, size]`.
     pub(crate) fn new(
         loader: &Loader<'_>,
         heads: Heads,
@@ -51,8 +52,8 @@ impl CachedAttention {
         Ok(CachedAttention { keys: buffer("keys")?, values: buffer("values")?, heads, options })
     }
 
-    /// Attention of the queries `[n, query heads, size]` of tokens, after their keys and values,
-    /// `[n, key heads, size]`, are added to the buffers: `[n, query heads · size]`.
+    /// Attention, in the loop of the layer, of the queries `[n, query heads, size]` of tokens, after their
+    /// keys and values, `[n, key heads, size]`, are added to the buffers: `[n, query heads · size]`.
     pub(crate) fn attend(
         &self,
         queries: &Tensor,
@@ -70,6 +71,7 @@ impl CachedAttention {
             TokenPlaces::Chunk { .. } => ("h,g,i", "@slot", place, ""),
             TokenPlaces::Step { .. } => ("i,h,g", "i", "@last", "i < size(positions, 0), "),
         };
+        let slot = format!("{},{slot}", Layer::NUMBER);
         let capped = match self.options.softcap {
             Some(cap) => format!("tanh(product[{row},t] / {cap:?}) * {cap:?}"),
             None => format!("product[{row},t]"),

@@ -17,6 +17,7 @@ use crate::{
         head,
     },
     error::ModelError,
+    layers::{Layer, Layers},
     loader::Loader,
     matrix::{Matrix, Projection},
 };
@@ -100,8 +101,8 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
-        let joined = self.c_attn.forward(&self.ln_1.forward(x)?)?;
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+        let joined = layer.linear(&self.c_attn, &layer.layer_norm(&self.ln_1, x)?)?;
         let parts = [x.shape()[0], 3, self.heads.queries, self.heads.size].map(|size| size as isize);
         let joined = joined.reshape(&parts)?;
         let part = |number: usize| {
@@ -109,9 +110,9 @@ impl Block {
             joined.graph().apply(&text, &[("x", &joined)])
         };
         let attended = self.attention.attend(&part(0)?, &part(1)?, &part(2)?, places)?;
-        let x = (x + self.attention_proj.forward(&attended)?)?;
-        let hidden = self.activation.apply(&self.c_fc.forward(&self.ln_2.forward(&x)?)?)?;
-        Ok((&x + self.network_proj.forward(&hidden)?)?)
+        let x = (x + layer.linear(&self.attention_proj, &attended)?)?;
+        let hidden = layer.linear(&self.c_fc, &layer.layer_norm(&self.ln_2, &x)?)?;
+        Ok((&x + layer.linear(&self.network_proj, &self.activation.apply(&hidden)?)?)?)
     }
 }
 
@@ -119,7 +120,7 @@ impl Block {
 pub(crate) struct Gpt2 {
     wte: Matrix,
     wpe: Parameter,
-    blocks: Vec<Block>,
+    blocks: Layers<Block>,
     ln_f: LayerNorm,
 }
 
@@ -130,12 +131,11 @@ impl Gpt2 {
         cache: CacheSize,
     ) -> Result<Gpt2, ModelError> {
         let body = loader.body("transformer");
-        let layers = body.sub("h");
-        let blocks = (0..config.layers).map(|at| Block::new(&layers.sub(at), config, cache));
+        let kinds = vec![(); config.layers];
         Ok(Gpt2 {
             wte: body.embedding("wte", config.vocabulary, config.size)?,
             wpe: body.rows("wpe", config.positions, config.size, cache.rows())?,
-            blocks: blocks.collect::<Result<_, _>>()?,
+            blocks: Layers::new(&body.sub("h"), &kinds, |loader, ()| Block::new(loader, config, cache))?,
             ln_f: body.layer_norm("ln_f", config.size, config.eps)?,
         })
     }
@@ -143,10 +143,8 @@ impl Gpt2 {
 
 impl Decoder for Gpt2 {
     fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
-        let mut x = places.add_positions(&self.wte.rows(tokens)?, &self.wpe)?;
-        for block in &self.blocks {
-            x = block.forward(&x, places)?;
-        }
+        let x = places.add_positions(&self.wte.rows(tokens)?, &self.wpe)?;
+        let x = self.blocks.forward(&x, |block, x, layer| block.forward(x, layer, places))?;
         head(&self.ln_f.forward(&x)?, &self.wte, places)
     }
 }

@@ -18,6 +18,7 @@ use crate::{
         head,
     },
     error::ModelError,
+    layers::{Layer, Layers},
     loader::Loader,
     matrix::{Matrix, Projection},
     rotary::{Rotary, RotaryConfig},
@@ -237,17 +238,24 @@ impl Attention {
         })
     }
 
-    fn forward(&self, x: &Tensor, rotary: &Rotary, places: &TokenPlaces) -> Result<Tensor, ModelError> {
-        let heads = |x: Tensor, count: usize, norm: Option<&RmsNorm>| -> Result<Tensor, ModelError> {
+    fn forward(
+        &self,
+        x: &Tensor,
+        layer: &Layer<'_>,
+        rotary: &Rotary,
+        places: &TokenPlaces,
+    ) -> Result<Tensor, ModelError> {
+        let heads = |projection: &Projection, count: usize, norm: Option<&RmsNorm>| {
+            let x = layer.linear(projection, x)?;
             let heads = x.reshape(&[x.shape()[0] as isize, count as isize, self.heads.size as isize])?;
-            Ok(norm.map_or(Ok(heads.clone()), |norm| norm.forward(&heads))?)
+            norm.map_or(Ok(heads.clone()), |norm| layer.rms_norm(norm, &heads))
         };
-        let queries = heads(self.q_proj.forward(x)?, self.heads.queries, self.q_norm.as_ref())?;
-        let keys = heads(self.k_proj.forward(x)?, self.heads.keys, self.k_norm.as_ref())?;
-        let values = heads(self.v_proj.forward(x)?, self.heads.keys, None)?;
+        let queries = heads(&self.q_proj, self.heads.queries, self.q_norm.as_ref())?;
+        let keys = heads(&self.k_proj, self.heads.keys, self.k_norm.as_ref())?;
+        let values = heads(&self.v_proj, self.heads.keys, None)?;
         let [queries, keys] = [queries, keys].map(|heads| rotary.rotate(&heads, places));
         let attended = self.attention.attend(&queries?, &keys?, &values, places)?;
-        self.o_proj.forward(&attended)
+        layer.linear(&self.o_proj, &attended)
     }
 }
 
@@ -270,9 +278,9 @@ impl FeedForward {
         })
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let gate = self.activation.apply(&self.gate_proj.forward(x)?)?;
-        self.down_proj.forward(&(gate * self.up_proj.forward(x)?)?)
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
+        let gate = self.activation.apply(&layer.linear(&self.gate_proj, x)?)?;
+        layer.linear(&self.down_proj, &(gate * layer.linear(&self.up_proj, x)?)?)
     }
 }
 
@@ -309,12 +317,20 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor, rotary: &Rotary, places: &TokenPlaces) -> Result<Tensor, ModelError> {
-        let normalized =
-            |norm: &Option<RmsNorm>, x: Tensor| norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x));
-        let attended = self.attention.forward(&self.before_attention.forward(x)?, rotary, places)?;
+    fn forward(
+        &self,
+        x: &Tensor,
+        layer: &Layer<'_>,
+        rotary: &Rotary,
+        places: &TokenPlaces,
+    ) -> Result<Tensor, ModelError> {
+        let normalized = |norm: &Option<RmsNorm>, x: Tensor| {
+            norm.as_ref().map_or(Ok(x.clone()), |norm| layer.rms_norm(norm, &x))
+        };
+        let attended =
+            self.attention.forward(&layer.rms_norm(&self.before_attention, x)?, layer, rotary, places)?;
         let x = (x + normalized(&self.behind_attention, attended)?)?;
-        let changed = self.network.forward(&self.before_network.forward(&x)?)?;
+        let changed = self.network.forward(&layer.rms_norm(&self.before_network, &x)?, layer)?;
         Ok((&x + normalized(&self.behind_network, changed)?)?)
     }
 }
@@ -323,7 +339,7 @@ impl Block {
 pub(crate) struct Llama {
     embed_tokens: Matrix,
     embedding_scale: Option<f64>,
-    blocks: Vec<Block>,
+    blocks: Layers<Block>,
     norm: RmsNorm,
     head: Matrix,
     final_softcap: Option<f64>,
@@ -339,13 +355,9 @@ impl Llama {
     ) -> Result<Llama, ModelError> {
         let body = loader.body("model");
         let embed_tokens = body.embedding("embed_tokens", config.vocabulary, config.size)?;
-        let layers = body.sub("layers");
-        let blocks = config
-            .windows
-            .iter()
-            .enumerate()
-            .map(|(at, &window)| Block::new(&layers.sub(at), config, cache, window));
-        let blocks = blocks.collect::<Result<_, _>>()?;
+        let blocks = Layers::new(&body.sub("layers"), &config.windows, |loader, &window| {
+            Block::new(loader, config, cache, window)
+        })?;
         let norm = body.rms_norm("norm", config.size, config.eps, config.norm_offset)?;
         let head = match config.is_tied {
             true => embed_tokens.clone(),
@@ -374,10 +386,10 @@ impl Decoder for Llama {
         if let Some(scale) = self.embedding_scale {
             x = (x * scale)?;
         }
-        for block in &self.blocks {
+        let x = self.blocks.forward(&x, |block, x, layer| {
             let rotary = if block.attention.is_local { &self.local_rotary } else { &self.rotary };
-            x = block.forward(&x, rotary, places)?;
-        }
+            block.forward(x, layer, rotary, places)
+        })?;
         let logits = head(&self.norm.forward(&x)?, &self.head, places)?;
         Ok(match self.final_softcap {
             Some(cap) => ((logits / cap)?.tanh()? * cap)?,

@@ -48,7 +48,7 @@ pub(super) fn read(path: &Path) -> Result<GgufFile, ModelError> {
 }
 
 fn read_file(file: &Arc<WeightFile>) -> Result<GgufFile, ModelError> {
-    let (reader, end) = (BufReader::new(file.reader(0)?), file.len().min(MAX_HEADER_BYTES));
+    let (reader, end) = (BufReader::new(file.reader(0)), file.len().min(MAX_HEADER_BYTES));
     let mut header = Header { reader, position: 0, end, array_elements: 0 };
     let magic: [u8; 4] = header.bytes()?;
     if &magic != b"GGUF" {

@@ -12,8 +12,9 @@ use crate::{
         head,
     },
     error::ModelError,
+    layers::{Layer, Layers},
     loader::Loader,
-    matrix::Matrix,
+    matrix::{Matrix, Projection},
     whisper::{
         WhisperConfig,
         layers::{EPS, FeedForward, Projections},
@@ -23,7 +24,7 @@ use crate::{
 /// Attention to the vectors of the encoder, whose keys and values are in buffers.
 struct CrossAttention {
     projections: Projections,
-    /// Buffers `[heads, positions, head size]`.
+    /// Buffers `[layers, heads, positions, head size]`.
     keys: Parameter,
     values: Parameter,
     heads: Heads,
@@ -42,14 +43,15 @@ impl CrossAttention {
     }
 
     /// Writes the keys and values of vectors `[positions, size]` to the buffers.
-    fn listen(&self, encoded: &Tensor) -> Result<(), ModelError> {
+    fn listen(&self, encoded: &Tensor, layer: &Layer<'_>) -> Result<(), ModelError> {
         let Heads { keys: heads, size, .. } = self.heads;
         let text = format!(
-            "keys[h,t,c] := k[t,{size}*h + c] where h < {heads}, c < {size}
-             values[h,t,c] := v[t,{size}*h + c] where h < {heads}, c < {size}"
+            "keys[{at},h,t,c] := k[t,{size}*h + c] where h < {heads}, c < {size}
+             values[{at},h,t,c] := v[t,{size}*h + c] where h < {heads}, c < {size}",
+            at = Layer::NUMBER
         );
-        let k = self.projections.keys.forward(encoded)?;
-        let v = self.projections.values.forward(encoded)?;
+        let k = layer.linear(&self.projections.keys, encoded)?;
+        let v = layer.linear(&self.projections.values, encoded)?;
         let inputs: [(&str, &dyn TensorOperand); 4] =
             [("k", &k), ("v", &v), ("keys", &self.keys), ("values", &self.values)];
         encoded.graph().apply(&text, &inputs)?;
@@ -57,20 +59,21 @@ impl CrossAttention {
     }
 
     /// Adds the result of the attention to the vectors `[n, size]` of tokens.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
         let Heads { keys: heads, size, .. } = self.heads;
         let text = format!(
             "scaled[h,i,c] := q[i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
-             product[h,i,t] :+= scaled[h,i,c] * keys[h,t,c]
+             product[h,i,t] :+= scaled[h,i,c] * keys[{at},h,t,c]
              weight[h,i,t] := softmax(product[h,i,t])
-             a[h,i,c] :+= weight[h,i,t] * values[h,t,c]
-             y[i,{size}*h + c] := a[h,i,c] where h < {heads}, c < {size}"
+             a[h,i,c] :+= weight[h,i,t] * values[{at},h,t,c]
+             y[i,{size}*h + c] := a[h,i,c] where h < {heads}, c < {size}",
+            at = Layer::NUMBER
         );
-        let q = self.projections.queries.forward(&self.projections.norm.forward(x)?)?;
+        let q = layer.linear(&self.projections.queries, &layer.layer_norm(&self.projections.norm, x)?)?;
         let inputs: [(&str, &dyn TensorOperand); 3] =
             [("q", &q), ("keys", &self.keys), ("values", &self.values)];
         let attended = x.graph().apply(&text, &inputs)?;
-        Ok((x + self.projections.output.forward(&attended)?)?)
+        Ok((x + layer.linear(&self.projections.output, &attended)?)?)
     }
 }
 
@@ -103,16 +106,17 @@ impl DecoderLayer {
     }
 
     /// `[n, size]` to the same shape.
-    fn forward(&self, x: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>, places: &TokenPlaces) -> Result<Tensor, ModelError> {
         let Projections { norm, queries, keys, values, output } = &self.projections;
-        let normalized = norm.forward(x)?;
-        let heads = |x: Tensor| {
-            x.reshape(&[x.shape()[0], self.heads.keys, self.heads.size].map(|size| size as isize))
+        let normalized = layer.layer_norm(norm, x)?;
+        let heads = |projection: &Projection| {
+            let x = layer.linear(projection, &normalized)?;
+            let shape = [x.shape()[0], self.heads.keys, self.heads.size].map(|size| size as isize);
+            Ok::<_, ModelError>(x.reshape(&shape)?)
         };
-        let (q, k) = (heads(queries.forward(&normalized)?)?, heads(keys.forward(&normalized)?)?);
-        let attended = self.attention.attend(&q, &k, &heads(values.forward(&normalized)?)?, places)?;
-        let x = (x + output.forward(&attended)?)?;
-        self.network.forward(&self.cross.forward(&x)?)
+        let attended = self.attention.attend(&heads(queries)?, &heads(keys)?, &heads(values)?, places)?;
+        let x = (x + layer.linear(output, &attended)?)?;
+        self.network.forward(&self.cross.forward(&x, layer)?, layer)
     }
 }
 
@@ -120,7 +124,7 @@ impl DecoderLayer {
 pub(crate) struct WhisperDecoder {
     embed_tokens: Matrix,
     positions: Parameter,
-    layers: Vec<DecoderLayer>,
+    layers: Layers<DecoderLayer>,
     norm: LayerNorm,
 }
 
@@ -131,27 +135,26 @@ impl WhisperDecoder {
         cache: CacheSize,
     ) -> Result<WhisperDecoder, ModelError> {
         let loader = loader.body("model").sub("decoder");
-        let layer = |at| DecoderLayer::new(&loader.sub("layers").sub(at), config, cache);
+        let kinds = vec![(); config.decoder.layers];
+        let layer = |loader: &Loader<'_>, _: &()| DecoderLayer::new(loader, config, cache);
         Ok(WhisperDecoder {
             embed_tokens: loader.embedding("embed_tokens", config.vocabulary, config.size)?,
             positions: loader.rows("embed_positions", config.context, config.size, cache.rows())?,
-            layers: (0..config.decoder.layers).map(layer).collect::<Result<_, _>>()?,
+            layers: Layers::new(&loader.sub("layers"), &kinds, layer)?,
             norm: loader.layer_norm("layer_norm", config.size, EPS)?,
         })
     }
 
     /// Writes the keys and values of all layers, from the vectors `[positions, size]` of the encoder.
     pub(crate) fn listen(&self, encoded: &Tensor) -> Result<(), ModelError> {
-        self.layers.iter().try_for_each(|layer| layer.cross.listen(encoded))
+        self.layers.each(encoded.graph(), |block, layer| block.cross.listen(encoded, layer))
     }
 }
 
 impl Decoder for WhisperDecoder {
     fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
-        let mut x = places.add_positions(&self.embed_tokens.rows(tokens)?, &self.positions)?;
-        for layer in &self.layers {
-            x = layer.forward(&x, places)?;
-        }
+        let x = places.add_positions(&self.embed_tokens.rows(tokens)?, &self.positions)?;
+        let x = self.layers.forward(&x, |block, x, layer| block.forward(x, layer, places))?;
         head(&self.norm.forward(&x)?, &self.embed_tokens, places)
     }
 }

@@ -7,6 +7,7 @@ use arrayjit_tensor::{
 
 use crate::{
     error::ModelError,
+    layers::{Layer, Layers},
     loader::Loader,
     whisper::{
         WhisperConfig,
@@ -23,7 +24,7 @@ struct EncoderLayer {
 
 impl EncoderLayer {
     /// `[positions, size]` to the same shape.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
         let (heads, size) = (self.heads, x.shape()[1] / self.heads);
         let text = format!(
             "scaled[h,i,c] := q[i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
@@ -35,11 +36,10 @@ impl EncoderLayer {
              y[i,{size}*h + c] := a[h,i,c] where h < {heads}, c < {size}"
         );
         let Projections { norm, queries, keys, values, output } = &self.attention;
-        let normalized = norm.forward(x)?;
-        let (q, k) = (queries.forward(&normalized)?, keys.forward(&normalized)?);
-        let v = values.forward(&normalized)?;
-        let attended = x.graph().apply(&text, &[("q", &q), ("k", &k), ("v", &v)])?;
-        self.network.forward(&(x + output.forward(&attended)?)?)
+        let normalized = layer.layer_norm(norm, x)?;
+        let [q, k, v] = [queries, keys, values].map(|part| layer.linear(part, &normalized));
+        let attended = x.graph().apply(&text, &[("q", &q?), ("k", &k?), ("v", &v?)])?;
+        self.network.forward(&(x + layer.linear(output, &attended)?)?, layer)
     }
 }
 
@@ -47,7 +47,7 @@ impl EncoderLayer {
 pub(crate) struct Encoder {
     convolutions: [Conv1d; 2],
     positions: Parameter,
-    layers: Vec<EncoderLayer>,
+    layers: Layers<EncoderLayer>,
     norm: LayerNorm,
 }
 
@@ -62,18 +62,18 @@ impl Encoder {
                 options: ConvOptions::new().stride(stride).padding(1),
             })
         };
-        let layer = |at: usize| {
-            let (loader, stack) = (loader.sub("layers").sub(at), config.encoder);
-            Ok::<_, ModelError>(EncoderLayer {
-                attention: Projections::new(&loader, "self_attn", config.size)?,
-                network: FeedForward::new(&loader, config, stack)?,
+        let stack = config.encoder;
+        let layers = Layers::new(&loader.sub("layers"), &vec![(); stack.layers], |loader, ()| {
+            Ok(EncoderLayer {
+                attention: Projections::new(loader, "self_attn", config.size)?,
+                network: FeedForward::new(loader, config, stack)?,
                 heads: stack.heads,
             })
-        };
+        })?;
         Ok(Encoder {
             convolutions: [convolution("conv1", config.bands, 1)?, convolution("conv2", config.size, 2)?],
             positions: loader.sub("embed_positions").parameter("weight", &[config.positions, config.size])?,
-            layers: (0..config.encoder.layers).map(layer).collect::<Result<_, _>>()?,
+            layers,
             norm: loader.layer_norm("layer_norm", config.size, EPS)?,
         })
     }
@@ -85,10 +85,8 @@ impl Encoder {
             x = convolution.forward(&x)?.gelu()?;
         }
         let text = "y[t,c] := x[0,c,t] + p[t,c]";
-        let mut x = x.graph().apply(text, &[("x", &x), ("p", &self.positions)])?;
-        for layer in &self.layers {
-            x = layer.forward(&x)?;
-        }
+        let x = x.graph().apply(text, &[("x", &x), ("p", &self.positions)])?;
+        let x = self.layers.forward(&x, EncoderLayer::forward)?;
         Ok(self.norm.forward(&x)?)
     }
 }

@@ -1,13 +1,11 @@
 //! The parts that the layers of the encoder and the decoder share.
 
-use arrayjit_tensor::{
-    Tensor,
-    nn::{LayerNorm, Module},
-};
+use arrayjit_tensor::{Tensor, nn::LayerNorm};
 
 use crate::{
     activation::Activation,
     error::ModelError,
+    layers::Layer,
     loader::Loader,
     matrix::Projection,
     whisper::{StackConfig, WhisperConfig},
@@ -63,8 +61,8 @@ impl FeedForward {
     }
 
     /// `[n, size]` to the same shape.
-    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let hidden = self.activation.apply(&self.fc1.forward(&self.norm.forward(x)?)?)?;
-        Ok((x + self.fc2.forward(&hidden)?)?)
+    pub(crate) fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
+        let hidden = layer.linear(&self.fc1, &layer.layer_norm(&self.norm, x)?)?;
+        Ok((x + layer.linear(&self.fc2, &self.activation.apply(&hidden)?)?)?)
     }
 }
