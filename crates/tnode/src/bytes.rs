@@ -22,7 +22,7 @@ pub(crate) struct Bytes(Memory);
 #[derive(Debug)]
 enum Memory {
     Own(Growing),
-    /// A part of a file, which writing does not change.
+    /// A part of a file, which writing does not change, or memory of its own pages.
     #[cfg(feature = "files")]
     Mapped(memmap2::MmapMut),
 }
@@ -39,15 +39,35 @@ pub(crate) fn allocate(len: usize) -> Result<Growing, TensorNodeError> {
     Ok(bytes)
 }
 
-/// A vector of `len` zeros.
-pub(crate) fn zeros(len: usize) -> Result<Growing, TensorNodeError> {
+/// `len` zeros.
+pub(crate) fn zeros(len: usize) -> Result<Bytes, TensorNodeError> {
     const CHUNK: &[u8] = &[0; 4096];
+    if let Some(pages) = zero_pages(len) {
+        return Ok(pages);
+    }
     let mut bytes = allocate(len)?;
     // Filling by chunks is fast without optimization too; otherwise large arrays are filled byte by byte.
     while bytes.len() < len {
         bytes.extend_from_slice(&CHUNK[..CHUNK.len().min(len - bytes.len())]);
     }
-    Ok(bytes)
+    Ok(bytes.into())
+}
+
+/// Zeros in pages of their own, huge ones if the system has some, so that nothing is filled before it is used,
+/// and threads that fill parts share the work. None for a small array, or where the system has no such pages.
+#[cfg(all(feature = "files", target_os = "linux", not(miri)))]
+fn zero_pages(len: usize) -> Option<Bytes> {
+    /// Two huge pages, of which one is whole wherever the array begins.
+    const LEAST: usize = 4 << 20;
+    let pages = (len >= LEAST).then(|| memmap2::MmapMut::map_anon(len).ok())??;
+    // A failure costs only speed.
+    let _ = pages.advise(memmap2::Advice::HugePage);
+    Some(pages.into())
+}
+
+#[cfg(not(all(feature = "files", target_os = "linux", not(miri))))]
+fn zero_pages(_: usize) -> Option<Bytes> {
+    None
 }
 
 impl Bytes {

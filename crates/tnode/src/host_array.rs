@@ -57,7 +57,7 @@ impl HostArray {
     pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, TensorNodeError> {
         let dims: Dims = dims.into_iter().collect();
         let len = checked_elems(&dims)? * dtype.size_bytes();
-        Ok(HostArray { dtype, dims, padding: None, bytes: bytes::zeros(len)?.into() })
+        Ok(HostArray { dtype, dims, padding: None, bytes: bytes::zeros(len)? })
     }
 
     /// An array of zeros with margins, which hold the neutral value (zero if there is none); `dims` are
