@@ -159,9 +159,7 @@ fn cpu_pipeline(
     // Nests over large triangles are nests over squares and small triangles.
     in_regions!(runner, split_triangles, &mut uses);
     // The order written determines every bit. No later pass changes one.
-    // The symbols of a region end with the step of a scan, so they cannot get quotients.
-    let may_divide = !regions::has_regions(&runner.routine.body);
-    in_regions!(runner, make_numerics_explicit, options.fma, caps, may_divide);
+    in_regions!(runner, make_numerics_explicit, options.fma, caps);
     // No accumulation reads back the constant that its node was just filled with.
     in_regions!(runner, propagate_initializers, &mut uses);
     // No local node is a copy of another node that its readers could read as well.
@@ -186,7 +184,7 @@ fn cpu_pipeline(
     in_regions!(runner, pad_operands, caps);
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the
     // codegen or split into register tiles.
-    in_regions!(runner, vectorize, caps, options, may_divide);
+    in_regions!(runner, vectorize, caps, options);
     // The same as after `fuse_loops` and `forward_stores`, for loops over strips and for vector loops.
     in_regions!(runner, fuse_strips, caps);
     // Two local nodes of one nest share storage if one is dead when the other is written.
@@ -229,7 +227,7 @@ fn gpu_pipeline(
     // Loops with constant bounds start at 0 and have several iterations.
     pass!(runner, normalize_loops);
     // The order written determines every bit, except in reductions. `map_threads` orders these.
-    pass!(runner, make_numerics_explicit, options.fma, caps, false);
+    pass!(runner, make_numerics_explicit, options.fma, caps);
     // No accumulation reads back the constant that its node was just filled with.
     pass!(runner, propagate_initializers, &mut uses);
     // No kernel of one thread computes a scalar that a later nest can compute for itself.

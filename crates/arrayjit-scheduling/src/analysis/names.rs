@@ -21,7 +21,7 @@ pub(crate) struct Names {
     /// The symbols of the routine, and the quotients that [`Names::quotient`] adds.
     pub(crate) symbols: Vec<Symbol>,
     /// Whether there may be more quotients.
-    pub(crate) may_divide: bool,
+    has_quotients: bool,
     /// The ranges of symbols and loops. [`Names::note`] adds the ranges of new loops.
     pub(crate) ranges: VariableRanges,
 }
@@ -37,18 +37,25 @@ impl Names {
                 .map(|(local, decl)| (local, (decl.dtype, decl.dims)))
                 .collect(),
             symbols: routine.symbols.clone(),
-            may_divide: true,
+            has_quotients: true,
             ranges: VariableRanges::of(routine),
         }
     }
 
     /// The names of a kernel, whose symbols are its parameters and stay as they are.
     pub(crate) fn of_kernel(kernel: &LoweredRoutine) -> Names {
-        Names { may_divide: false, ..Names::of(kernel) }
+        Names { has_quotients: false, ..Names::of(kernel) }
     }
 
-    /// The symbol with the value of a division of symbols, at most `most`. The caller gives the routine the
-    /// new list of symbols.
+    /// Whether there may be quotients of these symbols. There are none of the step of a scan, which have a
+    /// value within the scan only.
+    pub(crate) fn may_divide(&self, dividend: &Affine) -> bool {
+        let is_step = |var: Var| matches!(var, Var::Symbol(id) if self.symbols[id.index()].is_step);
+        self.has_quotients && !dividend.terms().iter().any(|&(var, _)| is_step(var))
+    }
+
+    /// The symbol with the value of a division of symbols that [may be divided](Names::may_divide), at most
+    /// `most`. The caller gives the routine the new list of symbols.
     pub(crate) fn quotient(&mut self, dividend: &Affine, divisor: i64, most: i64) -> SymbolId {
         let (range, quotient) = (most + 1, Some(Quotient { dividend: dividend.clone(), divisor }));
         let is_same = |symbol: &Symbol| symbol.quotient == quotient && symbol.range == range;

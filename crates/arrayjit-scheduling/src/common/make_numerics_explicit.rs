@@ -36,16 +36,11 @@ const LONG_ROW: i64 = 256;
 const FEW_ROWS_ELEMENTS: i64 = 6_144;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits that its class promises.
-/// Loops that end at symbols get partial results if there may be quotients.
-pub(crate) fn make_numerics_explicit(
-    routine: &mut LoweredRoutine,
-    policy: FmaPolicy,
-    caps: &Caps,
-    may_divide: bool,
-) {
+/// Loops that end at symbols get partial results if there may be quotients of them.
+pub(crate) fn make_numerics_explicit(routine: &mut LoweredRoutine, policy: FmaPolicy, caps: &Caps) {
     let fast = routine.numerics == Numerics::Fast && caps.workgroups.is_none();
     let (ranges, fresh, locals) = (VariableRanges::of(routine), routine.fresh(), routine.locals());
-    let divides = fast && may_divide && !routine.symbols.is_empty();
+    let divides = fast && !routine.symbols.is_empty();
     let names = divides.then(|| Names::of(routine));
     let body = std::mem::take(&mut routine.body);
     let kernels = caps.workgroups.is_some();

@@ -214,7 +214,7 @@ fn is_same(kernel: &Kernel, ir: &LoweredRoutine) -> bool {
 
 /// Each symbol is a parameter of the kernel.
 fn kernel_symbol(routine: &LoweredRoutine, symbol: SymbolId, promise: Option<&Quotient>) -> Symbol {
-    Symbol { quotient: None, promise: promise.cloned(), ..routine.symbol(symbol).clone() }
+    Symbol { quotient: None, promise: promise.cloned(), is_step: false, ..routine.symbol(symbol).clone() }
 }
 
 fn parameter(routine: &LoweredRoutine, position: usize, node: NodeRef) -> NodeDecl {

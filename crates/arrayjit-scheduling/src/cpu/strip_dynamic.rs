@@ -23,7 +23,7 @@ use crate::analysis::nest::{self, Loop, Nest};
 /// and if the verifier could not prove that indices are in bounds: it takes a quotient for any number of
 /// its range.
 pub(crate) fn strip_dynamic(nest: &Nest, lane: &Loop, widths: &[i64], names: &mut Names) -> Option<Block> {
-    let end = lane.dynamic_end().filter(|_| names.may_divide)?;
+    let end = lane.dynamic_end().filter(|end| names.may_divide(end))?;
     let limit = names.range(end)?.1.min(lane.hi.limit);
     let widths = &widths[widths.iter().position(|&width| width <= limit)?..];
     let symbols = names.symbols.len();

@@ -23,16 +23,10 @@ use codegen_core::Caps;
 use codegen_core::dependence;
 
 /// Vectorizes every nest of a routine, if the options and the target allow it. Loops that end at symbols
-/// become strips if there may be quotients.
-pub(crate) fn vectorize(
-    routine: &mut LoweredRoutine,
-    caps: &Caps,
-    options: &ScheduleOptions,
-    may_divide: bool,
-) {
+/// become strips if there may be quotients of them.
+pub(crate) fn vectorize(routine: &mut LoweredRoutine, caps: &Caps, options: &ScheduleOptions) {
     if options.vectorize && caps.vector_bytes > 0 {
         let mut names = Names::of(routine);
-        names.may_divide = may_divide;
         routine.body = vectorize_block(std::mem::take(&mut routine.body), caps, &mut names);
         unroll_fields(&mut routine.body);
         normalize_block(&mut routine.body);

@@ -41,6 +41,9 @@ pub struct Symbol {
     /// Only kernels have such parameters, of which the quotients of their routine are the values; what
     /// [`index_bounds`](super::index_bounds) proves by them holds in every call.
     pub promise: Option<Quotient>,
+    /// Whether it is the step of a scan, in a pass over the body of the scan: nothing outside may follow from
+    /// it.
+    pub is_step: bool,
 }
 
 /// The value `floor(dividend / divisor)`, or the nearest value in the range of the symbol that has it.
@@ -59,7 +62,7 @@ pub struct Quotient {
 impl Symbol {
     /// A parameter with values `0..range`.
     pub fn parameter(name: impl Into<String>, range: i64) -> Symbol {
-        Symbol { name: name.into(), least: 0, range, quotient: None, promise: None }
+        Symbol { name: name.into(), least: 0, range, quotient: None, promise: None, is_step: false }
     }
 
     /// A parameter that is the size of axes, from 1 to `bound`.

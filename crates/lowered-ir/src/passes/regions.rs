@@ -99,10 +99,10 @@ pub(crate) fn visit(
             own.retain(|&node| !facts[node].read_before_write);
         }
         f(routine, &own, true);
-        routine.symbols.pop();
         let var = fresh.loop_id();
         rename(&mut routine.body, &mut fresh);
         walk::substitute(&mut routine.body, symbol, &Affine::var(var));
+        remove_symbol(routine, symbol);
         let inside = std::mem::take(&mut routine.body);
         body.push(Stmt::For { var, lo: 0, hi: end, kind: LoopKind::Scan, body: inside });
     }
@@ -206,8 +206,19 @@ pub fn add_symbol(routine: &mut LoweredRoutine, range: i64) -> SymbolId {
     while routine.symbols.iter().any(|symbol| symbol.name == name) {
         name.push('_');
     }
-    routine.symbols.push(Symbol::parameter(name, range));
+    routine.symbols.push(Symbol { is_step: true, ..Symbol::parameter(name, range) });
     SymbolId(routine.symbols.len() as u32 - 1)
+}
+
+/// Removes a symbol that nothing mentions. The symbols behind it move to its place.
+fn remove_symbol(routine: &mut LoweredRoutine, symbol: SymbolId) {
+    routine.symbols.remove(symbol.index());
+    for moved in symbol.0..routine.symbols.len() as u32 {
+        let (from, to) = (SymbolId(moved + 1), Affine::var(SymbolId(moved)));
+        walk::substitute(&mut routine.body, from, &to);
+        let quotients = routine.symbols.iter_mut().filter_map(|symbol| symbol.quotient.as_mut());
+        quotients.for_each(|quotient| quotient.dividend = quotient.dividend.substitute(from, &to));
+    }
 }
 
 #[cfg(test)]

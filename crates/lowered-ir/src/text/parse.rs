@@ -344,7 +344,7 @@ impl<'t> Parser<'t> {
         let quotient = if self.take_sign("=") { Some(self.quotient()?) } else { None };
         let promise = if self.take_word("is") { Some(self.quotient()?) } else { None };
         self.symbols.insert(name.clone(), id);
-        Ok(Symbol { name, least, range, quotient, promise })
+        Ok(Symbol { name, least, range, quotient, promise, is_step: false })
     }
 
     fn quotient(&mut self) -> ParseResult<Quotient> {

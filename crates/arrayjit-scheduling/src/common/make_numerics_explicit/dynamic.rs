@@ -60,7 +60,7 @@ impl NumericsRewriter<'_> {
     fn reduction_in_strips(&mut self, found: &Accumulation, names: &mut Names) -> Option<Block> {
         let [free] = found.free.as_slice() else { return None };
         let free = Loop { var: free.var, lo: free.lo, hi: free.hi.clone() };
-        let end = free.dynamic_end()?;
+        let end = free.dynamic_end().filter(|end| names.may_divide(end))?;
         let (_, greatest) = names.range(end)?;
         let limit = greatest.min(free.hi.limit);
         if limit < LANES || !is_contiguous(&found.element, free.var, self.routine) {
