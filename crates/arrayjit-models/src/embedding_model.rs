@@ -81,12 +81,16 @@ impl EmbeddingModel {
         let max_length = config.max_length().min(limit.unwrap_or(usize::MAX));
         let tokenizer_path = folder.join("tokenizer.json");
         let tokenizer =
-            TextTokenizer::read(&tokenizer_path)?.truncated(max_length).in_file(&tokenizer_path)?;
-        let pooling = SentencePooling::read(folder)?;
+            || TextTokenizer::read(&tokenizer_path)?.truncated(max_length).in_file(&tokenizer_path);
         let weights = weight_folder::open_folder(folder)?;
-        let loader = Loader::new(&weights, WeightStorage::F32);
-        let bert = Bert::new(&loader, &config).in_file(folder)?;
-        let state = ModelState::new(backend, &loader.finish().in_file(folder)?)?;
+        let bert = || {
+            let loader = Loader::new(&weights, WeightStorage::F32);
+            let bert = Bert::new(&loader, &config).in_file(folder)?;
+            Ok::<_, ModelError>((bert, ModelState::new(backend, &loader.finish().in_file(folder)?)?))
+        };
+        let (tokenizer, bert) = rayon::join(tokenizer, bert);
+        let (tokenizer, (bert, state)) = (tokenizer?, bert?);
+        let pooling = SentencePooling::read(folder)?;
         let (size, vocabulary) = (config.size(), config.vocabulary());
         Ok(EmbeddingModel {
             bert,

@@ -10,16 +10,30 @@ mod vocabulary;
 use std::path::Path;
 
 use crate::{
+    config::Config,
     error::{InFile, ModelError},
-    language_model::ModelFiles,
+    language_model::Vocabulary,
+    weights::Weights,
 };
 
-/// The parts of the model in a file.
-pub(crate) fn model_files(path: &Path) -> Result<ModelFiles, ModelError> {
+/// A model in a file.
+pub(crate) struct GgufModel {
+    pub(crate) config: Config,
+    pub(crate) weights: Weights,
+    metadata: Config,
+}
+
+/// Reads the header of a file.
+pub(crate) fn read(path: &Path) -> Result<GgufModel, ModelError> {
     let file = reader::read(path)?;
-    let tokenizer = vocabulary::tokenizer(&file.metadata).in_file(path)?;
-    let ends = vocabulary::ends(&file.metadata, &tokenizer).in_file(path)?;
-    let template = vocabulary::chat_template(&file.metadata).in_file(path)?;
-    let (config, weights) = names::translated(file.metadata, file.weights).in_file(path)?;
-    Ok(ModelFiles { config, weights, tokenizer, template, ends })
+    let (config, weights) = names::translated(&file.metadata, file.weights).in_file(path)?;
+    Ok(GgufModel { config, weights, metadata: file.metadata })
+}
+
+impl GgufModel {
+    pub(crate) fn vocabulary(&self) -> Result<Vocabulary, ModelError> {
+        let tokenizer = vocabulary::tokenizer(&self.metadata)?;
+        let ends = vocabulary::ends(&self.metadata, &tokenizer)?;
+        Ok(Vocabulary { template: vocabulary::chat_template(&self.metadata)?, tokenizer, ends })
+    }
 }

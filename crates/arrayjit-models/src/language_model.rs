@@ -60,24 +60,19 @@ pub struct LoadOptions {
 /// ```
 pub struct LanguageModel {
     pub(crate) decoder: CachedDecoder,
-    tokenizer: TextTokenizer,
-    template: Option<ChatTemplate>,
-    ends: Vec<u32>,
+    vocabulary: Vocabulary,
 }
 
-/// The parts of a model, before anything is compiled.
-pub(crate) struct ModelFiles {
-    pub(crate) config: Config,
-    pub(crate) weights: Weights,
+/// How a model reads and writes texts.
+pub(crate) struct Vocabulary {
     pub(crate) tokenizer: TextTokenizer,
     pub(crate) template: Option<ChatTemplate>,
     /// Tokens that end a text.
     pub(crate) ends: Vec<u32>,
 }
 
-impl ModelFiles {
-    fn of_folder(folder: &Path) -> Result<ModelFiles, ModelError> {
-        let config = Config::read(&folder.join("config.json"))?;
+impl Vocabulary {
+    fn of_folder(folder: &Path, config: &Config) -> Result<Vocabulary, ModelError> {
         let generation_path = folder.join("generation_config.json");
         let mut ends = config.tokens("eos_token_id")?;
         ends.extend(
@@ -87,7 +82,7 @@ impl ModelFiles {
         let (template, end) = ChatTemplate::of_folder(folder)?;
         // The token that ends a message often differs from the one that ends a text.
         ends.extend(end.and_then(|text| tokenizer.token(&text)));
-        Ok(ModelFiles { config, weights: weight_folder::open_folder(folder)?, tokenizer, template, ends })
+        Ok(Vocabulary { tokenizer, template, ends })
     }
 }
 
@@ -116,37 +111,43 @@ impl LanguageModel {
         options: &LoadOptions,
         slots: usize,
     ) -> Result<LanguageModel, ModelError> {
-        let files = if path.is_dir() { ModelFiles::of_folder(path)? } else { gguf::model_files(path)? };
+        let decoder = |config: &Config, weights: &Weights| {
+            LanguageModel::compiled(config, weights, options, slots).in_file(path)
+        };
+        // Large vocabularies take as long as the weights.
+        let (vocabulary, decoder) = if path.is_dir() {
+            let config = Config::read(&path.join("config.json"))?;
+            let weights = weight_folder::open_folder(path)?;
+            rayon::join(|| Vocabulary::of_folder(path, &config), || decoder(&config, &weights))
+        } else {
+            let file = gguf::read(path)?;
+            rayon::join(|| file.vocabulary().in_file(path), || decoder(&file.config, &file.weights))
+        };
+        Ok(LanguageModel { vocabulary: vocabulary?, decoder: decoder? })
+    }
+
+    fn compiled(
+        config: &Config,
+        weights: &Weights,
+        options: &LoadOptions,
+        slots: usize,
+    ) -> Result<CachedDecoder, ModelError> {
         let backend = match &options.backend {
             Some(backend) => backend.clone(),
             None => Backend::open("multicore").map_err(arrayjit_tensor::TensorError::from)?,
         };
-        LanguageModel::compiled(files, &backend, options, slots).in_file(path)
-    }
-
-    fn compiled(
-        files: ModelFiles,
-        backend: &Backend,
-        options: &LoadOptions,
-        slots: usize,
-    ) -> Result<LanguageModel, ModelError> {
-        let config = DecoderConfig::read(&files.config)?;
+        let config = DecoderConfig::read(config)?;
         let sizes = config.sizes();
         let context = options.context.unwrap_or(sizes.positions.min(CONTEXT));
         if !(1..=sizes.positions).contains(&context) {
             let expected = "from 1 to the number of positions that the model was made for";
             return Err(ModelError::Option { option: "context", found: context.to_string(), expected });
         }
-        let loader = Loader::new(&files.weights, options.weights);
+        let loader = Loader::new(weights, options.weights);
         let size = CacheSize { slots, context, chunk: CHUNK };
         let decoder = config.build(&loader, size)?;
-        let state = ModelState::new(backend, &loader.finish()?)?;
-        Ok(LanguageModel {
-            decoder: CachedDecoder::compile(&*decoder, &state, sizes.vocabulary, size)?,
-            tokenizer: files.tokenizer,
-            template: files.template,
-            ends: files.ends,
-        })
+        let state = ModelState::new(&backend, &loader.finish()?)?;
+        CachedDecoder::compile(&*decoder, &state, sizes.vocabulary, size)
     }
 
     /// The most tokens of a prompt and its continuation.
@@ -159,7 +160,7 @@ impl LanguageModel {
     /// # Errors
     /// A text that the tokenizer does not take.
     pub fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        self.tokenizer.encode(text, true)
+        self.vocabulary.tokenizer.encode(text, true)
     }
 
     /// Returns the tokens of a prompt that has the marks of its beginning and end already, such as a rendered
@@ -168,7 +169,7 @@ impl LanguageModel {
     /// # Errors
     /// A text that the tokenizer does not take.
     pub fn tokens_of_template(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        self.tokenizer.encode(text, false)
+        self.vocabulary.tokenizer.encode(text, false)
     }
 
     /// Continues a prompt. The iterator computes a token each time it is asked for one.
@@ -217,7 +218,7 @@ impl LanguageModel {
     /// # Errors
     /// A model without a chat template, or one that is wrong or rejects the messages.
     pub fn chat_text(&self, dialogue: impl Into<Dialogue>) -> Result<String, ModelError> {
-        self.template.as_ref().ok_or(ModelError::NoChatTemplate)?.render(&dialogue.into())
+        self.vocabulary.template.as_ref().ok_or(ModelError::NoChatTemplate)?.render(&dialogue.into())
     }
 
     /// Returns the tokens of [`chat_text`](LanguageModel::chat_text).
@@ -253,10 +254,10 @@ impl LanguageModel {
 
     /// Whether a token ends a text.
     pub(crate) fn is_end(&self, token: u32) -> bool {
-        self.ends.contains(&token)
+        self.vocabulary.ends.contains(&token)
     }
 
     pub(crate) fn tokenizer(&self) -> &TextTokenizer {
-        &self.tokenizer
+        &self.vocabulary.tokenizer
     }
 }

@@ -17,12 +17,19 @@ impl TextTokenizer {
     /// Reads `tokenizer.json`.
     pub(crate) fn read(path: &Path) -> Result<TextTokenizer, ModelError> {
         let text = fs::read(path).in_file(path)?;
-        TextTokenizer::from_json(serde_json::from_slice(&text).in_file(path)?).in_file(path)
+        let tokenizer = serde_json::from_slice(&text).map_err(|error| match error.is_data() {
+            true => fail(error),
+            false => error.into(),
+        });
+        TextTokenizer::new(tokenizer.in_file(path)?).in_file(path)
     }
 
     /// The tokenizer that the content of a `tokenizer.json` describes.
     pub(crate) fn from_json(json: serde_json::Value) -> Result<TextTokenizer, ModelError> {
-        let mut tokenizer: Tokenizer = serde_json::from_value(json).map_err(fail)?;
+        TextTokenizer::new(serde_json::from_value(json).map_err(fail)?)
+    }
+
+    fn new(mut tokenizer: Tokenizer) -> Result<TextTokenizer, ModelError> {
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(fail)?;
         Ok(TextTokenizer(tokenizer))

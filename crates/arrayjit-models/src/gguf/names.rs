@@ -61,12 +61,12 @@ const GPT2_LAYER_PARTS: [(&str, &str); 6] = [
 ];
 
 /// The configuration and the tensors of a file.
-pub(super) fn translated(metadata: Config, mut weights: Weights) -> Result<(Config, Weights), ModelError> {
+pub(super) fn translated(metadata: &Config, mut weights: Weights) -> Result<(Config, Weights), ModelError> {
     let found = metadata.text("general.architecture")?.unwrap_or_default().to_owned();
     let Some(architecture) = ARCHITECTURES.iter().copied().find(|known| *known == found) else {
         return Err(ModelError::Architecture { found, known: ARCHITECTURES });
     };
-    let config = configuration(&metadata, &weights, architecture)?;
+    let config = configuration(metadata, &weights, architecture)?;
     if architecture == "llama" {
         let size = match config.size("head_dim")? {
             Some(size) => size,
