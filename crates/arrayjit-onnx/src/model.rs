@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io::Read,
     num::NonZero,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -64,7 +63,7 @@ impl Model {
     /// file itself, those with elements of fewer than 8 bits, those that are not aligned. Devices with
     /// memory of their own copy all.
     ///
-    /// Sessions of other models copy weights to huge pages, which products may read some percent faster.
+    /// Sessions of other models copy small weights to huge pages, which products may read some percent faster.
     ///
     /// ```
     /// use arrayjit_onnx::{Model, OnnxLimits};
@@ -98,11 +97,7 @@ impl Model {
         let size = size.map_err(OnnxError::at(path.display().to_string()))?;
         let bytes = match unchanged.filter(|_| size > 0) {
             Some(unchanged) => unchanged.whole(&file).map_err(read)?,
-            None => {
-                let mut bytes = Vec::new();
-                file.take(size).read_to_end(&mut bytes).map_err(read)?;
-                Bytes::from(bytes)
-            }
+            None => external::whole(&file, size).map_err(read)?,
         };
         let folder = Folder::of(path, unchanged)?;
         let model = Model::new(&ModelProto::decode(bytes)?, Some(&folder), limits)?;

@@ -536,7 +536,8 @@ impl<'s> Tracer<'s> {
         }
         let params = self.shared.weights.params().with_dtype(value.dtype());
         let name = format!("w{}", parameters.len());
-        let init = if self.shared.in_place { Init::Shared } else { Init::Values }(value.array.clone());
+        let is_shared = self.shared.in_place || value.array.has_pages();
+        let init = if is_shared { Init::Shared } else { Init::Values }(value.array.clone());
         let parameter = params.parameter(&name, value.shape().iter().copied(), init)?;
         parameters.insert(address, (value.clone(), parameter.clone()));
         Ok(parameter)

@@ -22,9 +22,16 @@ pub(crate) struct Bytes(Memory);
 #[derive(Debug)]
 enum Memory {
     Own(Growing),
-    /// A part of a file, which writing does not change, or memory of its own pages.
+    /// A part of a file, which writing does not change.
     #[cfg(feature = "files")]
     Mapped(memmap2::MmapMut),
+    /// `len` bytes from `start` on, which begin at a huge page.
+    #[cfg(all(feature = "files", target_os = "linux", not(miri)))]
+    Pages {
+        mapping: memmap2::MmapMut,
+        start: usize,
+        len: usize,
+    },
 }
 
 /// The total number of bytes of all host arrays in the process.
@@ -53,16 +60,21 @@ pub(crate) fn zeros(len: usize) -> Result<Bytes, TensorNodeError> {
     Ok(bytes.into())
 }
 
-/// Zeros in pages of their own, huge ones if the system has some, so that nothing is filled before it is used,
-/// and threads that fill parts share the work. None for a small array, or where the system has no such pages.
+/// Arrays of so many bytes have pages of their own.
+pub(crate) const PAGED: usize = 2 << 20;
+
+/// Zeros in pages of their own, huge ones if the system has some, so that nothing is filled before it is
+/// used, and threads that fill parts share the work. None for a small array, or where the system has no such
+/// pages.
 #[cfg(all(feature = "files", target_os = "linux", not(miri)))]
 fn zero_pages(len: usize) -> Option<Bytes> {
-    /// Two huge pages, of which one is whole wherever the array begins.
-    const LEAST: usize = 4 << 20;
-    let pages = (len >= LEAST).then(|| memmap2::MmapMut::map_anon(len).ok())??;
+    const HUGE_PAGE: usize = 2 << 20;
+    let mapped = (len >= PAGED).then(|| len.checked_add(HUGE_PAGE))??;
+    let mapping = memmap2::MmapMut::map_anon(mapped).ok()?;
     // A failure costs only speed.
-    let _ = pages.advise(memmap2::Advice::HugePage);
-    Some(pages.into())
+    let _ = mapping.advise(memmap2::Advice::HugePage);
+    let at = mapping.as_ptr().addr();
+    Some(Bytes::counted(Memory::Pages { start: at.next_multiple_of(HUGE_PAGE) - at, len, mapping }))
 }
 
 #[cfg(not(all(feature = "files", target_os = "linux", not(miri))))]
@@ -75,6 +87,16 @@ impl Bytes {
         let bytes = Bytes(memory);
         LIVE.fetch_add(bytes.len(), Ordering::Relaxed);
         bytes
+    }
+
+    pub(crate) fn has_pages(&self) -> bool {
+        match &self.0 {
+            Memory::Own(_) => false,
+            #[cfg(feature = "files")]
+            Memory::Mapped(_) => false,
+            #[cfg(all(feature = "files", target_os = "linux", not(miri)))]
+            Memory::Pages { .. } => true,
+        }
     }
 }
 
@@ -111,6 +133,8 @@ impl Deref for Bytes {
             Memory::Own(bytes) => bytes,
             #[cfg(feature = "files")]
             Memory::Mapped(mapping) => mapping,
+            #[cfg(all(feature = "files", target_os = "linux", not(miri)))]
+            Memory::Pages { mapping, start, len } => &mapping[*start..*start + *len],
         }
     }
 }
@@ -121,6 +145,8 @@ impl DerefMut for Bytes {
             Memory::Own(bytes) => bytes,
             #[cfg(feature = "files")]
             Memory::Mapped(mapping) => mapping,
+            #[cfg(all(feature = "files", target_os = "linux", not(miri)))]
+            Memory::Pages { mapping, start, len } => &mut mapping[*start..*start + *len],
         }
     }
 }

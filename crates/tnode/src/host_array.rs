@@ -102,6 +102,11 @@ impl HostArray {
     ) -> Result<HostArray, TensorNodeError> {
         let dims: Dims = dims.into_iter().collect();
         check_length(dtype, &dims, bytes.len())?;
+        if bytes.len() >= bytes::PAGED {
+            let mut array = HostArray::zeros(dtype, dims)?;
+            array.bytes.copy_from_slice(bytes);
+            return Ok(array);
+        }
         let mut copy = allocate(bytes.len())?;
         copy.extend_from_slice(bytes);
         Ok(HostArray { dtype, dims, padding: None, bytes: copy.into() })
@@ -240,6 +245,12 @@ impl HostArray {
     /// The number of values, without margins.
     pub fn num_values(&self) -> usize {
         self.dims_without_padding().iter().product()
+    }
+
+    /// Whether the elements lie on pages of their own, huge ones if the system has some. Large arrays do on
+    /// Linux, unless they are mapped files: a CPU reads them as fast as memory that it allocated itself.
+    pub fn has_pages(&self) -> bool {
+        self.bytes.has_pages()
     }
 
     /// The total number of bytes of all live host arrays in the process.
