@@ -84,7 +84,7 @@ impl EmbeddingModel {
             || TextTokenizer::read(&tokenizer_path)?.truncated(max_length).in_file(&tokenizer_path);
         let weights = weight_folder::open_folder(folder)?;
         let bert = || {
-            let loader = Loader::new(&weights, WeightStorage::F32);
+            let loader = Loader::new(&weights, WeightStorage::F32, backend);
             let bert = Bert::new(&loader, &config).in_file(folder)?;
             Ok::<_, ModelError>((bert, ModelState::new(backend, &loader.finish().in_file(folder)?)?))
         };

@@ -143,7 +143,7 @@ impl LanguageModel {
             let expected = "from 1 to the number of positions that the model was made for";
             return Err(ModelError::Option { option: "context", found: context.to_string(), expected });
         }
-        let loader = Loader::new(weights, options.weights);
+        let loader = Loader::new(weights, options.weights, &backend);
         let size = CacheSize { slots, context, chunk: CHUNK };
         let decoder = config.build(&loader, size)?;
         let state = ModelState::new(&backend, &loader.finish()?)?;

@@ -43,7 +43,11 @@ impl<B> Layers<B> {
             let layer = |at| make(&loader.repeated(repetitions(at)), kinds[first + at].0);
             Ok(LayerLoop { layers: (0..period).map(layer).collect::<Result<_, _>>()?, steps })
         };
-        repetitions(&kinds).into_iter().map(of_loop).collect::<Result<_, _>>().map(Layers)
+        let repetitions = match loader.has_loops() {
+            true => repetitions(&kinds),
+            false => (0..kinds.len()).map(Repetition::single).collect(),
+        };
+        repetitions.into_iter().map(of_loop).collect::<Result<_, _>>().map(Layers)
     }
 
     /// Applies the layers to a tensor, one after the other.
@@ -127,6 +131,12 @@ struct Repetition {
     steps: usize,
 }
 
+impl Repetition {
+    fn single(first: usize) -> Repetition {
+        Repetition { first, period: 1, steps: 1 }
+    }
+}
+
 /// The longest pattern that is looked for.
 const MAX_PERIOD: usize = 12;
 
@@ -144,7 +154,7 @@ fn repetitions<K: PartialEq>(kinds: &[K]) -> Vec<Repetition> {
         };
         let spared = |at: &Repetition| ((at.steps - 1) * at.period, std::cmp::Reverse(at.period));
         let best = (1..=rest.len().min(MAX_PERIOD)).map(repetition).max_by_key(spared);
-        let best = best.unwrap_or(Repetition { first, period: 1, steps: 1 });
+        let best = best.unwrap_or(Repetition::single(first));
         first += best.period * best.steps;
         found.push(best);
     }

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use arrayjit_tensor::{
-    BlockFormat, DType, HostArray, Init, Parameter, Params, QuantizedFormat,
+    Backend, BlockFormat, DType, HostArray, Init, Parameter, Params, QuantizedFormat,
     nn::{LayerNorm, RmsNorm},
 };
 
@@ -25,6 +25,7 @@ pub(crate) struct Loader<'w> {
     params: Params,
     weights: &'w Weights,
     storage: WeightStorage,
+    has_loops: bool,
     repeated: Option<Repeated>,
     missing: Rc<RefCell<Vec<NamedShape>>>,
 }
@@ -40,8 +41,9 @@ struct Repeated {
 }
 
 impl<'w> Loader<'w> {
-    pub(crate) fn new(weights: &'w Weights, storage: WeightStorage) -> Loader<'w> {
-        Loader { params: Params::new(0), weights, storage, repeated: None, missing: Rc::default() }
+    pub(crate) fn new(weights: &'w Weights, storage: WeightStorage, backend: &Backend) -> Loader<'w> {
+        let has_loops = backend.codegen().caps().workgroups.is_none();
+        Loader { params: Params::new(0), weights, storage, has_loops, repeated: None, missing: Rc::default() }
     }
 
     /// All parameters that were made.
@@ -74,6 +76,12 @@ impl<'w> Loader<'w> {
         } else {
             self.clone()
         }
+    }
+
+    /// Whether equal layers are compiled once. GPUs have the statements of each step, and limits on the sizes
+    /// of arrays.
+    pub(crate) fn has_loops(&self) -> bool {
+        self.has_loops
     }
 
     /// The parameters of layers with these numbers, together.

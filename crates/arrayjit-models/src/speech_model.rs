@@ -153,7 +153,7 @@ impl SpeechModel {
             None => Backend::open("multicore").map_err(TensorError::from)?,
         };
         let weights = weight_folder::open_folder(folder)?;
-        let loader = Loader::new(&weights, options.weights);
+        let loader = Loader::new(&weights, options.weights, &backend);
         let size = CacheSize { slots: 1, context, chunk: CHUNK };
         let encoder = Encoder::new(&loader, &config).in_file(folder)?;
         let decoder = WhisperDecoder::new(&loader, &config, size).in_file(folder)?;
