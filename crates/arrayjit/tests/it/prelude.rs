@@ -63,3 +63,27 @@ fn every_function_has_the_values_of_its_formula() {
         assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
     }
 }
+
+/// An odd function of -0 is -0, and one of the least numbers is not 0.
+#[test]
+fn odd_functions_keep_the_sign_of_zero() {
+    let functions =
+        ["sin", "tan", "asin", "atan", "sinh", "asinh", "tanh", "atanh", "erf", "expm1", "log1p", "softsign"];
+    let x = [-0., 0., -1e-45, 1e-45, -1e-40, 1e-40, f32::NAN];
+    for name in ["interpreter", "inline", "multicore"] {
+        let backend = Backend::open(name).expect("it is in this build");
+        for function in functions {
+            let mut program =
+                backend.load(&format!("input x f32[7]\ny[i] := {function}(x[i])\nkeep y")).expect("legal");
+            program.set("x", HostArray::from_slice(&x, [7]).expect("as many")).expect("declared");
+            program.run().expect("all inputs are set");
+            let found = program.get("y").expect("kept").values();
+            for (x, found) in x.iter().zip(found) {
+                // The factor 2/√π of `erf` is 1.13.
+                let is_close = (found - f64::from(*x)).abs() <= 0.14 * f64::from(x.abs()) + 2e-45;
+                let is_equal = is_close && found.is_sign_negative() == x.is_sign_negative();
+                assert!(is_equal || x.is_nan() && found.is_nan(), "{function}({x:e}) is {found:e} on {name}");
+            }
+        }
+    }
+}
