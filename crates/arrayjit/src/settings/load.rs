@@ -122,6 +122,7 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsErro
     }
     let config = builder.build()?;
     check_words(&config, &origins)?;
+    check_counts(&config, &origins)?;
     let settings = read(&config)?;
     if let Some(pass) = unknown_pass(&settings.debugging.dump) {
         let origin = origins.get("dump").map_or("nowhere", String::as_str);
@@ -151,6 +152,20 @@ fn check_words(config: &Config, origins: &BTreeMap<String, String>) -> Result<()
         let origin = origins.get(key).map_or("nowhere", String::as_str);
         let explained = |error| ConfigError::Message(format!("setting {key} (from {origin}): {error}"));
         check(&config.get_string(key)?).map_err(explained)
+    })
+}
+
+/// Checks the settings whose values are integers of 0 or more. The error that `config` has for other values
+/// expects an integer, which -1 is.
+fn check_counts(config: &Config, origins: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+    let defaults = serde_json::to_value(Settings::default()).unwrap_or_default();
+    let mut counts = defaults.as_object().into_iter().flatten().filter(|(_, default)| default.is_u64());
+    counts.try_for_each(|(key, _)| {
+        let found = config.get_string(key)?;
+        let origin = origins.get(key).map_or("nowhere", String::as_str);
+        let wrong =
+            format!("setting {key} (from {origin}): expected an integer of 0 or more, found `{found}`");
+        found.trim().parse::<u64>().map(drop).map_err(|_| ConfigError::Message(wrong))
     })
 }
 
@@ -278,6 +293,33 @@ mod tests {
         let folder = folder_with("vector = 512\n");
         let message = load_layers(strings(&[]), &[], [], folder.path()).unwrap_err().to_string();
         assert!(message.contains("arrayjit.toml") && message.contains("`512`"), "{message}");
+    }
+
+    #[test]
+    fn a_number_that_is_no_count_is_reported_with_its_origin() {
+        for key in [
+            "threads",
+            "num_devices",
+            "scan_gradient_bytes",
+            "debug",
+            "code_cache_bytes",
+            "code_folder_bytes",
+        ] {
+            for value in ["-1", "2.5", "many", ""] {
+                let variable = format!("ARRAYJIT_{}", key.to_uppercase());
+                let error = load_layers(strings(&[]), &[], env(&[(&variable, value)]), Path::new("/"));
+                let expected = format!(
+                    "settings: setting {key} (from environment variable {variable}): expected an integer of 0 or more, found `{value}`"
+                );
+                assert_eq!(error.unwrap_err().to_string(), expected);
+            }
+        }
+        let folder = folder_with("threads = -1\n");
+        let message = load_layers(strings(&[]), &[], [], folder.path()).unwrap_err().to_string();
+        assert!(
+            message.contains("arrayjit.toml): expected an integer of 0 or more, found `-1`"),
+            "{message}"
+        );
     }
 
     #[test]
