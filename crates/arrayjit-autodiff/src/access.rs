@@ -2,7 +2,7 @@
 
 use assignments::indexing::{AxisIndex, Indexed, Projection, Projections, identity_projections};
 use assignments::{Accum, AccumOp, Operand, Origin, Rhs};
-use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, LoopId, TernaryOp, UnaryOp};
 use tnode::{DType, Dims, Scalar, TensorNode};
 
 use crate::error::{GradientErrorKind, Result};
@@ -90,13 +90,23 @@ pub(crate) struct Target {
     pub(crate) index: Projection,
     /// The axes whose index, which has no iterators, may be negative: there is nothing to accumulate then.
     pub(crate) guarded: Vec<usize>,
+    /// The iterators whose loops are innermost, if the order matters.
+    pub(crate) innermost: Vec<LoopId>,
 }
 
 impl Target {
     /// The accumulation `op` into a node at the indices of an access.
     pub(crate) fn new(node: &TensorNode, init_neutral: bool, op: AccumOp, access: Access) -> Target {
         let Access { dims, index, .. } = access;
-        Target { node: node.clone(), init_neutral, op, dims, index, guarded: Vec::new() }
+        Target {
+            node: node.clone(),
+            init_neutral,
+            op,
+            dims,
+            index,
+            guarded: Vec::new(),
+            innermost: Vec::new(),
+        }
     }
 
     /// A new array with one element per point of an accumulation's product space. Points that conditions cut
@@ -153,7 +163,10 @@ pub(crate) fn derived(
     let arrays = arrays.map(|access| access.indexed(renumber)).collect();
     let fits = |source| GradientErrorKind::Index { node: points.lhs.name(), source }.of(&points.origin);
     let projections = space.with_arrays(lhs.indexed(renumber), arrays, "gradient").map_err(fits)?;
-    let projections = in_order_of_target(projections);
+    let projections = match target.innermost.is_empty() {
+        true => in_order_of_target(projections),
+        false => with_innermost(projections, &target.innermost),
+    };
     let rhs = operation.rhs(operands).ok_or_else(|| {
         let (node, projections) = (points.lhs.name(), operands.len());
         GradientErrorKind::Operands { node, operands: points.rhs.operands().len(), projections }
@@ -189,6 +202,14 @@ pub(crate) fn in_order_of_target(projections: Projections) -> Projections {
             axes.push(axis);
         }
     }
+    projections.reordered(&axes).unwrap_or(projections)
+}
+
+/// The projections with the loops over some iterators innermost, and the others in their order.
+fn with_innermost(projections: Projections, innermost: &[LoopId]) -> Projections {
+    let iterators = projections.product_iterators();
+    let mut axes: Vec<usize> = (0..iterators.len()).collect();
+    axes.sort_by_key(|&axis| innermost.contains(&iterators[axis]));
     projections.reordered(&axes).unwrap_or(projections)
 }
 

@@ -15,6 +15,7 @@ use crate::backward::BackwardPass;
 use crate::error::{GradientErrorKind, Result};
 use crate::forward_program::formula;
 use crate::statement::{Bindings, Statement};
+use crate::windows::WindowForm;
 
 /// The indices of a node that has an element for each of them, also for those outside of another node.
 struct OuterBox<'a> {
@@ -97,18 +98,21 @@ impl BackwardPass<'_> {
         let (adjoint, is_new) = self.adjoint(&node, statement.at)?;
         adjoint.sparse |= bindings.sparse || rule.has_condition();
         let adjoint = adjoint.node.clone();
-        if let Some(windows) = self.windows(statement, position, &rule, bindings)? {
-            let covers = self.add_windows(windows, &adjoint, is_new, statement)?;
-            self.note_sparse(&node, is_new && !covers);
-            return Ok(());
-        }
+        let innermost = match self.windows(statement, position, &rule, bindings)? {
+            WindowForm::Read(windows) => {
+                let covers = self.add_windows(windows, &adjoint, is_new, statement)?;
+                self.note_sparse(&node, is_new && !covers);
+                return Ok(());
+            }
+            WindowForm::Written { innermost } => innermost,
+        };
         let reach = self.box_outside(statement, &access, &node)?;
         let guarded = match &reach {
             None => Some(Vec::new()),
             Some((dims, low)) => guarded_axes(&access, dims, low),
         };
         if let Some(guarded) = guarded {
-            let target = Target { guarded, ..Target::sum(&adjoint, is_new, &access) };
+            let target = Target { guarded, innermost, ..Target::sum(&adjoint, is_new, &access) };
             statement.accumulate(target, &rule, bindings, &mut self.tape)?;
             self.note_sparse(&node, is_new);
             return Ok(());
@@ -126,7 +130,7 @@ impl BackwardPass<'_> {
         if !is_new {
             self.copy(&statement.accum.origin, AccumOp::Add, &inside, &of_adjoint)?;
         }
-        let target = Target::sum(&wide, is_new, &Access::new(&wide, &dims, &index));
+        let target = Target { innermost, ..Target::sum(&wide, is_new, &Access::new(&wide, &dims, &index)) };
         statement.accumulate(target, &rule, bindings, &mut self.tape)?;
         self.note_sparse(&node, is_new);
         let op = if is_new { AccumOp::Add } else { AccumOp::Assign };
@@ -157,7 +161,9 @@ impl BackwardPass<'_> {
             return Ok(None);
         }
         let (mut dims, mut low, mut is_outside) = (Dims::new(), Vec::new(), false);
-        for (index, &dim) in access.index.iter().zip(&access.dims) {
+        let (iterators, ends) =
+            (statement.accum.projections.product_iterators(), statement.accum.run_sizes());
+        for (axis, (index, &dim)) in access.index.iter().zip(&access.dims).enumerate() {
             let bounds = self.index_bounds(&statement.accum, &index.affine());
             let extent =
                 bounds.and_then(|(lo, hi)| usize::try_from(hi.checked_sub(lo)?.checked_add(1)?).ok());
@@ -165,6 +171,10 @@ impl BackwardPass<'_> {
                 return Err(GradientErrorKind::OpenSymbol { node: node.name() }.of(&statement.accum.origin));
             };
             is_outside |= lo < 0 || usize::try_from(hi).is_ok_and(|hi| hi >= dim);
+            // The loop over the results may end at another size of a run than the axis.
+            let end = iterators.iter().position(|&id| *index == AxisIndex::Iterator(Var::Loop(id)));
+            let end = end.and_then(|axis| ends.get(axis)?.as_ref());
+            is_outside |= end.zip(node.run_size(axis)).is_some_and(|(end, own)| end != own);
             dims.push(extent);
             low.push(lo);
         }
@@ -232,7 +242,7 @@ impl BackwardPass<'_> {
 }
 
 /// The axes whose index is outside of the node for some values of symbols, and then negative, such as
-/// `n - 1 - t` in a scan; none if an index is outside for some points.
+/// `n - 1 - t` in a scan; none if an index is outside for some points, or if a loop ends elsewhere.
 fn guarded_axes(access: &Access, extents: &Dims, low: &[i64]) -> Option<Vec<usize>> {
     let mut guarded = Vec::new();
     for (axis, index) in access.index.iter().enumerate() {
@@ -244,7 +254,7 @@ fn guarded_axes(access: &Access, extents: &Dims, low: &[i64]) -> Option<Vec<usiz
             false => return None,
         }
     }
-    Some(guarded)
+    (!guarded.is_empty()).then_some(guarded)
 }
 
 /// The rule of each access, with the position of the operand. Several operands that are one access have one

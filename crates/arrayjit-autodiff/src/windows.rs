@@ -12,6 +12,10 @@
 //! contraction of its own: `even[i] += pad(y.grad, 0)[o, i - t] * f[o, 2*t]`. A contraction stores
 //! contiguously, so each phase is summed in a node of its own and then added to `x.grad[2*i]`.
 //!
+//! Sizes decide between the two forms of a contraction, and a size of a run may be smaller than its bound, so
+//! both forms sum each element in one order: the loops over indices of the result, such as `i`, are innermost
+//! where a window is written, and the sum of a phase begins with the adjoint so far.
+//!
 //! Windows of products are read if the result has an axis that the other factor has and the operand lacks,
 //! and if there are few phases. Indices that may be outside of the operand count as windows: a filter of one
 //! column has no loop over columns, but margins. Windows of step 1 must cover the operand. Other windows are
@@ -34,10 +38,18 @@ use crate::access::{Access, in_order_of_target};
 use crate::backward::BackwardPass;
 use crate::error::{GradientErrorKind, Result};
 use crate::statement::{Bindings, Statement};
-use inverse::{AxisPhase, InverseWindow};
+use inverse::{AxisPhase, InverseWindow, result_iterator};
 
 /// The most phases of an operand: steps of 2 on three axes, or of 3 on two axes.
 const MAX_PHASES: usize = 9;
+
+/// The form of the adjoint of an operand.
+pub(crate) enum WindowForm {
+    /// Sums that read windows, one for each phase.
+    Read(Vec<ReadWindow>),
+    /// A sum that is written at the indices of the operand, with the loops over these iterators innermost.
+    Written { innermost: Vec<LoopId> },
+}
 
 /// The adjoint of an operand as a sum over products for each of its elements.
 pub(crate) struct ReadWindow {
@@ -52,33 +64,39 @@ pub(crate) struct ReadWindow {
 }
 
 impl BackwardPass<'_> {
-    /// The adjoint of an operand in the form that reads windows, if that form is a contraction: one window
-    /// for each phase.
+    /// The form of the adjoint of an operand.
     pub(crate) fn windows(
         &mut self,
         statement: &Statement,
         position: usize,
         rule: &Formula,
         bindings: &Bindings,
-    ) -> Result<Option<Vec<ReadWindow>>> {
-        let Formula::Binary(BinaryOp::Mul, factors) = rule else { return Ok(None) };
+    ) -> Result<WindowForm> {
+        let written = Ok(WindowForm::Written { innermost: Vec::new() });
+        let Formula::Binary(BinaryOp::Mul, factors) = rule else { return written };
         let ([Formula::Adjoint, Formula::Operand(factor)], None) = (factors.as_ref(), &bindings.values)
         else {
-            return Ok(None);
+            return written;
         };
         let points = with_unit_axes(&statement.accum);
         let access = Access::of_operand(&points, position);
         let Some(access) = access.filter(|access| access.index.iter().any(is_window)) else {
-            return Ok(None);
+            return written;
         };
-        let Some(value) = statement.operand(*factor, &mut self.tape)? else { return Ok(None) };
+        let Some(value) = statement.operand(*factor, &mut self.tape)? else { return written };
         let value = Access { index: points.projections.project_rhs()[*factor].clone(), ..value };
         let adjoint = &bindings.adjoint;
         let is_at_target = adjoint.index.as_slice() == statement.accum.projections.project_lhs();
         let target = if is_at_target { points.projections.project_lhs() } else { &adjoint.index };
         let adjoint = Access { index: target.into(), ..adjoint.clone() };
+        if !is_contraction(&points, &access, [&adjoint, &value]) {
+            return written;
+        }
         let windows = self.windows_of(&points, &access);
-        Ok(read_windows(&points, &access, [&adjoint, &value], &windows))
+        Ok(match read_windows(&points, &access, [&adjoint, &value], &windows) {
+            Some(windows) => WindowForm::Read(windows),
+            None => WindowForm::Written { innermost: result_iterators([&access, &adjoint, &value]) },
+        })
     }
 
     /// The axes of an operand whose indices are windows, or may be outside of the operand.
@@ -110,9 +128,17 @@ impl BackwardPass<'_> {
                 self.tape.backward.push(sum);
                 return Ok(covers);
             }
-            let node = self.tape.temporary("phase", &window.target.dims, adjoint.dtype())?;
-            parts.push(window.add_phase(&node, adjoint, is_new, statement)?);
-            self.tape.backward.push(window.sum(&node, true, statement)?);
+            let dims = window.target.dims.clone();
+            let node = self.tape.temporary("phase", &dims, adjoint.dtype())?;
+            let [whole, own] = window.elements();
+            if !is_new {
+                let (to, from) = ((&node, own.clone()), (adjoint, whole.clone()));
+                let earlier = copy(&dims, AccumOp::Assign, to, from, statement)?;
+                self.tape.backward.push(ProgramStep::Accum(Box::new(earlier)));
+            }
+            let op = if is_new { AccumOp::Add } else { AccumOp::Assign };
+            parts.push(copy(&dims, op, (adjoint, whole), (&node, own), statement)?);
+            self.tape.backward.push(window.sum(&node, is_new, statement)?);
         }
         let covers = are_surjective(&parts.iter().map(|part| &part.projections).collect::<Vec<_>>());
         self.tape.backward.push(ProgramStep::Concat(parts));
@@ -138,14 +164,8 @@ impl ReadWindow {
         })))
     }
 
-    /// The addition of the node for the phase to the elements of an adjoint.
-    fn add_phase(
-        &self,
-        node: &TensorNode,
-        adjoint: &TensorNode,
-        is_new: bool,
-        statement: &Statement,
-    ) -> Result<Accum> {
+    /// The elements of a phase, as indices of the adjoint and of the node for the phase.
+    fn elements(&self) -> [Indexed; 2] {
         let dims = &self.target.dims;
         let index = |(axis, phase): (usize, &AxisPhase)| {
             AxisIndex::new(
@@ -153,18 +173,28 @@ impl ReadWindow {
             )
         };
         let whole = self.phase.iter().map(|phase| phase.dim).collect();
-        let target = (whole, self.phase.iter().enumerate().map(index).collect());
-        let source = vec![(dims.clone(), identity_projections(dims))];
-        Ok(Accum {
-            init_neutral: is_new,
-            op: AccumOp::Add,
-            lhs: adjoint.clone(),
-            rhs: Rhs::Copy(node.into()),
-            computed: Vec::new(),
-            projections: projections(dims, target, source, adjoint, statement)?,
-            origin: statement.accum.origin.clone(),
-        })
+        let of_whole = self.phase.iter().enumerate().map(index).collect();
+        [(whole, of_whole), (dims.clone(), identity_projections(dims))]
     }
+}
+
+/// Copies elements of one node to those of another. With `AccumOp::Add` the target starts from 0.
+fn copy(
+    space: &[usize],
+    op: AccumOp,
+    (to, target): (&TensorNode, Indexed),
+    (from, source): (&TensorNode, Indexed),
+    statement: &Statement,
+) -> Result<Accum> {
+    Ok(Accum {
+        init_neutral: op == AccumOp::Add,
+        op,
+        lhs: to.clone(),
+        rhs: Rhs::Copy(from.into()),
+        computed: Vec::new(),
+        projections: projections(space, target, vec![source], to, statement)?,
+        origin: statement.accum.origin.clone(),
+    })
 }
 
 fn projections(
@@ -193,6 +223,27 @@ fn with_unit_axes(accum: &Accum) -> Cow<'_, Accum> {
     }
 }
 
+/// Whether the sum over products for each element of an operand contracts an axis that the adjoint and the
+/// other factor have, and the operand lacks. Sizes do not matter.
+fn is_contraction(points: &Accum, access: &Access, [adjoint, factor]: [&Access; 2]) -> bool {
+    let projections = &points.projections;
+    let mut indices = access.index.iter().chain(&adjoint.index).chain(&factor.index);
+    let is_contracted = |&id: &LoopId| {
+        mentions(&adjoint.index, id) == 1
+            && mentions(&factor.index, id) > 0
+            && mentions(&access.index, id) == 0
+    };
+    !projections.is_clipped()
+        && indices.all(|index| index.computed().is_none())
+        && projections.product_iterators().iter().any(is_contracted)
+}
+
+/// The iterators over the result that windows of an operand have.
+fn result_iterators(accesses: [&Access; 3]) -> Vec<LoopId> {
+    let windows = accesses[0].index.iter().filter(|index| index.loop_terms().len() > 1);
+    windows.filter_map(|index| Some(result_iterator(&index.affine(), accesses)?.0)).collect()
+}
+
 fn read_windows(
     points: &Accum,
     access: &Access,
@@ -200,20 +251,8 @@ fn read_windows(
     windows_of: &[usize],
 ) -> Option<Vec<ReadWindow>> {
     let projections = &points.projections;
-    let indices = || access.index.iter().chain(&adjoint.index).chain(&factor.index);
     let Operand::Node(result) = &adjoint.operand else { return None };
-    if projections.is_clipped() || indices().any(|index| index.computed().is_some()) {
-        return None;
-    }
     let iterators = projections.product_iterators();
-    let is_contracted = |id: LoopId| {
-        mentions(&adjoint.index, id) == 1
-            && mentions(&factor.index, id) > 0
-            && mentions(&access.index, id) == 0
-    };
-    if !iterators.iter().any(|&id| is_contracted(id)) {
-        return None;
-    }
     let mut windows = vec![WindowProduct::new(points, access, [adjoint, factor])];
     for &axis in windows_of {
         let index = access.index[axis].affine();

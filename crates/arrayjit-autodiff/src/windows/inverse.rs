@@ -63,23 +63,17 @@ impl InverseWindow {
         points: &Accum,
         accesses: [&Access; 3],
     ) -> Option<InverseWindow> {
-        let [access, adjoint, factor] = accesses;
+        let [access, adjoint, _] = accesses;
         let projections = &points.projections;
         let extent = |id: LoopId| {
             let at = projections.product_iterators().iter().position(|&known| known == id)?;
             Some((at, projections.product_space()[at]))
         };
-        let axis_of_result = |id: LoopId| {
-            let is_it = |found: &AxisIndex| *found == AxisIndex::Iterator(Var::Loop(id));
-            let at = adjoint.index.iter().position(is_it)?;
-            let (_, extent) = extent(id)?;
-            (adjoint.dims[at] == extent && mentions(&adjoint.index, id) == 1).then_some(at)
-        };
-        let is_own = |id: LoopId| mentions(&access.index, id) == 1 && mentions(&factor.index, id) == 0;
-        let own = loop_terms(index).filter(|&(id, step)| step > 0 && is_own(id));
-        let found = own.filter_map(|(id, step)| Some((id, step, axis_of_result(id)?)));
-        let (id, step, read) = found.min_by_key(|&(_, step, _)| step)?;
+        let (id, step, read) = result_iterator(index, accesses)?;
         let (at, count) = extent(id)?;
+        if adjoint.dims[read] != count {
+            return None;
+        }
         let rest = index.plus(&Affine::term(Var::Loop(id), -step));
         let dim = access.dims[axis];
         let reach = step.checked_mul(i64::try_from(count).ok()?)?;
@@ -148,6 +142,22 @@ impl InverseWindow {
         products.phase[self.axis] = phase;
         products
     }
+}
+
+/// The iterator with the least step in an index of the operand that occurs nowhere else but as the index of
+/// an axis of the result, with its step and that axis. The choice does not depend on sizes.
+pub(super) fn result_iterator(
+    index: &Affine,
+    [access, adjoint, factor]: [&Access; 3],
+) -> Option<(LoopId, i64, usize)> {
+    let is_own = |id: LoopId| {
+        [access, adjoint].iter().all(|array| mentions(&array.index, id) == 1)
+            && mentions(&factor.index, id) == 0
+    };
+    let axis_of_result =
+        |id: LoopId| adjoint.index.iter().position(|found| *found == AxisIndex::Iterator(Var::Loop(id)));
+    let own = loop_terms(index).filter(|&(id, step)| step > 0 && is_own(id));
+    own.filter_map(|(id, step)| Some((id, step, axis_of_result(id)?))).min_by_key(|&(_, step, _)| step)
 }
 
 /// The loops of an index with their coefficients.

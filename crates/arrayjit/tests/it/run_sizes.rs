@@ -155,6 +155,26 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "x, v, w",
     ),
     (
+        "windows of results that are few for some sizes",
+        "size o = n/3 + 2\n y[r,i] :+= pad(x, 0)[i + d, 0] * w[r,d] where i < o, d < 6, r < 4\n loss :+= tanh(y[r,i])",
+        "x, w",
+    ),
+    (
+        "windows of a channel for some sizes",
+        "f[j,d] := v[j] * w[0,d] where d < 3\n y[j,i] :+= pad(x, 0)[i + d - 1, 0] * f[j,d] where i < n, d < 3\n loss :+= tanh(y[j,i])",
+        "x, v, w",
+    ),
+    (
+        "strides of two statements",
+        "size h = (n + 1)/2\n f[j,d] := v[j] * w[0,d] where d < 5\n y[j,i] :+= pad(x, 0)[2*i + d - 1, 0] * f[j,d] where i < h, d < 5\n loss :+= tanh(y[j,i])\n z[j,i] :+= pad(x, 0)[2*i + d, 0] * w[j,d] where i < h, d < 3, j < 4\n loss += tanh(z[j,i])",
+        "x, v, w",
+    ),
+    (
+        "padded reads of half of the rows",
+        "size h = (n + 1)/2\n y[r,i] :+= pad(x, 0)[i,0] * w[r,0] where i < h, r < 4\n loss :+= tanh(y[r,i])",
+        "x, w",
+    ),
+    (
         "joined parts",
         "node j f32[n + m]\n j[i] := pad(x, 0)[i,0]\n j[n + i] := v[i]\n loss :+= j[i] * j[i] * tanh(j[i])",
         "x, v",

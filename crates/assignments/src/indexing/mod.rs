@@ -314,12 +314,12 @@ impl Projections {
             .map_err(|(condition, why)| IndexError::Condition { condition, why })?;
         let is_conditional = |axis| conditions.iter().any(|c| c.mentions(axis_iterator(axis)));
         let is_iterated = |axis: usize| axes[axis] != 1 || is_conditional(axis);
-        let has_window = |id: LoopId| rhs.iter().any(|(_, projection)| has_window(projection, id));
+        let has_window = rhs.iter().any(|(_, projection)| projection.iter().any(is_window));
         let is_unit = |axis: usize| !is_iterated(axis) && has_iterator(&lhs.1, axis_iterator(axis));
-        let has_unit_window = (0..axes.len()).any(|axis| is_unit(axis) && has_window(axis_iterator(axis)));
+        let has_unit_axis = (0..axes.len()).any(is_unit);
         let debug_info = debug_info.into();
         let space = (axes, &bounded);
-        let unit_axes = (has_unit_window && conditions.is_empty()).then(|| {
+        let unit_axes = (has_window && has_unit_axis && conditions.is_empty()).then(|| {
             let is_kept = |axis| is_iterated(axis) || is_unit(axis);
             Box::new(Projections::over(space, is_kept, lhs.clone(), rhs.clone(), debug_info.clone()))
         });
@@ -354,8 +354,9 @@ impl Projections {
 
     /// These projections with the axes of extent 1 that the array written has, and their iterators in the
     /// indices: in `y[i] :+= x[2*i + d] * f[d]` for a single `i`, the index of `x` is `2*i + d` instead of
-    /// `d`. There are such projections only if [`new`](Self::new) removed such an axis from a window. The
-    /// gradient of the window then is the same sum, in the same order, as for more elements.
+    /// `d`. There are such projections only if [`new`](Self::new) removed such an axis, and an operand is
+    /// read in windows. The gradient of the window then is the same sum, in the same order, as for more
+    /// elements.
     pub fn with_unit_axes(&self) -> Option<&Projections> {
         self.unit_axes.as_deref()
     }
@@ -583,9 +584,9 @@ fn has_iterator(projection: &[AxisIndex], id: LoopId) -> bool {
     projection.iter().any(|index| index.affine().mentions(id))
 }
 
-/// Whether an iterator is one of several terms of an index, or has a step or an offset.
-fn has_window(projection: &[AxisIndex], id: LoopId) -> bool {
-    projection.iter().any(|index| matches!(index, AxisIndex::Affine(affine) if affine.mentions(id)))
+/// Whether iterators in an index are terms of a sum, or have a step or an offset.
+fn is_window(index: &AxisIndex) -> bool {
+    matches!(index, AxisIndex::Affine(_)) && !index.loop_terms().is_empty()
 }
 
 /// Checks the rank of an array, and that the product space, of `axes` axes, has the iterators of its indices.
