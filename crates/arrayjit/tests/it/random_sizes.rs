@@ -37,8 +37,6 @@ struct RandomText {
     nodes: Vec<(String, String)>,
     text: String,
     has_scan: bool,
-    /// The number of letters of the statement with the most of them. Gradients may have arrays over all.
-    most_letters: usize,
     /// The inputs by which a loss is differentiated.
     gradients: Vec<&'static str>,
 }
@@ -52,7 +50,6 @@ impl RandomText {
             nodes,
             text: String::new(),
             has_scan: false,
-            most_letters: 0,
             gradients: Vec::new(),
         };
         program.width = [6, 6, 8, 17][program.below(4)];
@@ -88,7 +85,6 @@ impl RandomText {
         if letters.is_empty() {
             letters.push('p');
         }
-        self.most_letters = self.most_letters.max(letters.len());
         let bases = letters.iter().map(|letter| match letter {
             'i' | 'p' => format!("u[{letter}]"),
             'j' | 'q' => format!("v[{letter}]"),
@@ -343,18 +339,24 @@ fn results(
 }
 
 /// Checks the program of a seed on one backend, for two pairs of sizes and for the greatest sizes.
-/// Scans of programs over sizes get checkpoints in half of the programs, if they have gradients.
+/// Scans of programs over sizes get checkpoints in half of the programs, if they have gradients. In half of
+/// them nodes are rematerialized however small they are.
 fn check(seed: u64, name: &str, backend: &Backend) {
     let mut settings = backend.settings().clone();
     settings.scan_gradient_bytes = seed / 3 % 2;
     let limited = Backend::open_with(backend.name(), &settings).unwrap();
+    let mut optimizer = settings.optimizer();
+    if seed / 6 % 2 == 0 {
+        optimizer.rematerialized_bytes = 1;
+    }
+    let limited = limited.with_optimizer(optimizer);
     let program = RandomText::of(seed);
     let mut draw = SplitMix64::new(!seed);
     // Repetitions of many steps would take long to compile. Threads divide long loops, which the interpreter
-    // runs slowly. Arrays over five letters would have gigabytes.
+    // runs slowly.
     let bounds = match draw.word() % 4 {
         _ if program.has_scan => (10, 8),
-        0 if name != "interpreter" && program.most_letters < 5 => (160, 96),
+        0 if name != "interpreter" => (160, 96),
         _ => (24, 16),
     };
     let mut size = |bound: usize| 1 + (draw.word() % bound as u64) as usize;

@@ -1,7 +1,9 @@
 //! The memory of training steps: which values of the forward pass are stored or computed again, and why.
 
 use arrayjit::settings::NumericClass;
-use arrayjit::{Backend, Compiled, HostArray, Program, Routine, Settings, TensorNode};
+use arrayjit::{Backend, Compiled, HostArray, OptimizeSettings, Program, Routine, Settings, TensorNode};
+
+use crate::run_sizes::random;
 
 const BACKENDS: [&str; 2] = ["inline", "multicore"];
 
@@ -152,4 +154,75 @@ fn members_that_are_left_out_are_checkpoints() {
     let stored = step("");
     let again = step("repeat s in 0..4 { repeat k in 1..25 { recompute h[25*s + k] } }");
     assert!(2 * again < stored, "{again} bytes of temporaries, {stored} without requests");
+}
+
+/// Statements over many letters, each with the most bytes of temporaries of its gradient, as a part of an
+/// array over all letters.
+const MANY_LETTERS: &[(&str, f64)] = &[
+    ("a[i] :max= x[i,j] * y[j,k] * z[k,l,m]", 0.1),
+    ("a[i] :min= tanh(x[i,j] * y[j,k] * z[k,l,m])", 0.1),
+    ("a[i] :max= x[i,j] - tanh(y[j,k]) + z[k,l,m]", 0.1),
+    ("a[i] :+= tanh(x[i,j] * y[j,k] * z[k,l,m])", 0.1),
+    (
+        "a[j] :max= pad(x, -1)[i+d-1,j+e-1] * y[l,m] * pad(z, 1)[d,e,0] where i < tall, j < wide, d < 6, e < 6",
+        0.1,
+    ),
+    // The adjoint of each factor is stored.
+    ("a[i] :*= 1 + 0.001 * x[i,j] * y[j,k] * z[k,l,m]", 1.5),
+];
+
+fn many_letters(sizes: &str, statement: &str) -> String {
+    let inputs = "input x f32[tall, wide], y f32[wide, tall], z f32[tall, wide, 6]";
+    let loss = "loss :+= a[i] * a[i]\ngrad loss by x, y, z\nkeep loss, x.grad, y.grad, z.grad";
+    format!("size {sizes}\n{inputs}\n{statement}\n{loss}")
+}
+
+/// The gradient compares every value with the greatest one. Values and comparisons are computed where they
+/// are used, since an array of them would be much larger than the inputs.
+#[test]
+fn gradients_over_many_letters_store_no_array_over_all() {
+    for (numerics, sizes) in
+        [(NumericClass::Strict, "tall <= 60, wide <= 40"), (NumericClass::Fast, "tall = 60, wide = 40")]
+    {
+        let backend = backend("multicore", numerics);
+        for &(statement, parts) in MANY_LETTERS {
+            let text = many_letters(sizes, statement);
+            let bytes = temp_bytes(&compiled(&backend, &text));
+            let all = 4. * 60. * 40. * 60. * 40. * 6.;
+            assert!((bytes as f64) < parts * all, "{bytes} bytes of {all} for {statement} in {numerics:?}");
+        }
+    }
+}
+
+/// In class `Fast`, a sum of products may have other bits where a product is computed outside of a loop, and
+/// the greatest value would equal no value.
+#[test]
+fn rematerialized_values_have_the_same_gradients() {
+    for (name, numerics) in [
+        ("interpreter", NumericClass::Strict),
+        ("inline", NumericClass::Strict),
+        ("multicore", NumericClass::Fast),
+    ] {
+        let backend = backend(name, numerics);
+        let [stored, again] = [usize::MAX, 1].map(|rematerialized_bytes| {
+            let optimizer = OptimizeSettings { rematerialized_bytes, ..backend.settings().optimizer() };
+            backend.with_optimizer(optimizer)
+        });
+        let sums_of_products = "a[i] :max= exp(x[i,j]) * exp(y[j,k]) + z[k,l,m] * 1.3";
+        for statement in MANY_LETTERS.iter().map(|case| case.0).chain([sums_of_products]) {
+            let text = many_letters("tall = 7, wide = 5", statement);
+            let [stored, again] = [&stored, &again].map(|backend| {
+                let mut program = backend.load(&text).unwrap_or_else(|error| panic!("{error}"));
+                for (name, dims) in [("x", &[7, 5][..]), ("y", &[5, 7]), ("z", &[7, 5, 6])] {
+                    program.set(name, random(dims, dims.len() as u64)).expect("declared");
+                }
+                program.run().expect("all inputs are set");
+                ["x.grad", "y.grad", "z.grad"].map(|name| program.get(name).expect("kept").values())
+            });
+            for (stored, again) in stored.iter().flatten().zip(again.iter().flatten()) {
+                let bound = if numerics == NumericClass::Strict { 0. } else { 1e-5 * stored.abs() };
+                assert!((stored - again).abs() <= bound, "{again}, stored {stored}: {statement} on {name}");
+            }
+        }
+    }
 }

@@ -9,8 +9,10 @@
 //! 1. a node that holds one constant everywhere is virtual;
 //! 2. a node that is read and never set, or read before it is set, is an input: materialized;
 //! 3. a node that is set and not read afterwards is an output: materialized, unless the user said otherwise;
-//! 4. a node whose elements are read more often than `max_visits` and are not cheap is never virtual;
-//! 5. a node computed by a reduction is never virtual, unless `inline_complex_computations`;
+//! 4. a node computed by a reduction is never virtual, unless `inline_complex_computations`;
+//! 5. a node whose elements are read more often than `max_visits` and are not cheap is never virtual, unless
+//!    it is rematerialized: it has at least `rematerialized_bytes`, several times as many as all that it is
+//!    computed from, and is read from memory a few times as a whole, which takes as long as computing it;
 //! 6. any other node may be virtual; if it cannot be, it is as local as the settings allow.
 
 use std::borrow::Cow;
@@ -18,13 +20,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
 
-use crate::ir::{LoweredRoutine, NodeDecl, NodeRef};
+use crate::ir::{LoweredRoutine, NodeDecl, NodeRef, Numerics};
 
 use super::access::{Facts, NodeFacts};
 use super::sampled_accesses;
 use super::settings::OptimizeSettings;
-use super::stores::{ComputationCost, NodeStores};
+use super::stores::{ComputationCost, ElementComputation, NodeStores};
 use super::virtualize::InlineRejection;
+
+/// How many times as large as all that it is computed from a node must be to be rematerialized.
+const LARGER_THAN_SOURCES: usize = 8;
+
+/// The most work at all uses together, for each element of a node that is rematerialized.
+const MAX_REMATERIALIZED_COST: u64 = 1 << 10;
 
 /// A memory mode that the routine contradicts.
 #[derive(Clone, PartialEq, thiserror::Error)]
@@ -81,10 +89,11 @@ pub fn decide_modes(
 ) -> Result<Vec<Candidate>, ModeError> {
     let order = in_order_of_setters(routine, facts);
     let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
+    let is_fast = routine.numerics == Numerics::Fast;
     let LoweredRoutine { nodes, body, .. } = routine;
     let visits = traced.unwrap_or_else(|| visits(&order, nodes, facts));
     let stores = NodeStores::of(body, nodes.len());
-    let mut policy = Policy { stores, facts, settings, candidates: BTreeSet::new(), visits };
+    let mut policy = Policy { stores, facts, settings, is_fast, candidates: BTreeSet::new(), visits };
     let mut candidates = Vec::new();
     for node in order {
         let known = &facts[node];
@@ -179,6 +188,8 @@ struct Policy<'a> {
     stores: NodeStores<'a>,
     facts: &'a Facts,
     settings: &'a OptimizeSettings,
+    /// The class of the routine lets targets contract products and sums to fma.
+    is_fast: bool,
     /// The nodes decided so far that may be inlined.
     candidates: BTreeSet<NodeRef>,
     /// The maximum number of reads of an element of each node.
@@ -210,11 +221,11 @@ impl Policy<'_> {
             let why = Reason::new("nodes are kept unless asked otherwise");
             return Verdict::Narrow(MemoryMode::Materialized, why);
         }
-        self.by_cost(node)
+        self.by_cost(node, nodes)
     }
 
     /// Whether the elements should be computed once or at each use.
-    fn by_cost(&self, node: NodeRef) -> Verdict {
+    fn by_cost(&self, node: NodeRef, nodes: &[NodeDecl]) -> Verdict {
         let stored = |why: Reason| Verdict::Narrow(MemoryMode::NeverVirtual, why);
         let computation = self.stores.computation(node, &|node| self.candidates.contains(&node));
         if computation == ComputationCost::Reduction && !self.settings.inline_complex_computations {
@@ -224,15 +235,50 @@ impl Policy<'_> {
         let most = self.settings.max_visits;
         match self.visits[node.index()] {
             0 | 1 if most > 0 => Verdict::Candidate(", since no element is read twice".into()),
+            _ if self.may_differ(node) => {
+                stored(Reason::new("it is compared for equality, and uses might round it differently"))
+            }
             visits if visits <= most => Verdict::Candidate(
                 format!(", since each element is read up to {visits} times, at most max_visits = {most}")
                     .into(),
             ),
             _ if simple => Verdict::Candidate(", since an element costs no more than a read".into()),
+            visits if self.is_rematerialized(node, visits, nodes) => {
+                Verdict::Candidate(", since it is much larger than all that it is computed from".into())
+            }
             visits => stored(Reason::new(format!(
                 "each element is read up to {visits} times, more than max_visits = {most}"
             ))),
         }
+    }
+
+    /// The work of an element, with all candidates inlined.
+    fn element(&self, node: NodeRef) -> ElementComputation {
+        self.stores.element(node, &|node| self.candidates.contains(&node))
+    }
+
+    /// Whether an element may have other bits at one use than at another: a product may be contracted with a
+    /// sum at one use, while another use computes the product outside of a loop.
+    fn may_differ(&self, node: NodeRef) -> bool {
+        self.is_fast && self.stores.is_compared(node) && self.element(node).may_contract
+    }
+
+    /// Whether to compute a node again at each use because of its size. No use may read an element several
+    /// times: the elements would be read from a cache, and computed each time.
+    fn is_rematerialized(&self, node: NodeRef, visits: u64, nodes: &[NodeDecl]) -> bool {
+        let bytes = |node: NodeRef| {
+            let NodeDecl { dims, dtype, .. } = &nodes[node.index()];
+            dims.iter().fold(dtype.size_bytes(), |bytes, &dim| bytes.saturating_mul(dim))
+        };
+        if bytes(node) < self.settings.rematerialized_bytes
+            || self.facts[node].uses().any(|read| read.visits > 1)
+        {
+            return false;
+        }
+        let element = self.element(node);
+        let of_sources = element.sources.iter().map(|&source| bytes(source)).fold(0, usize::saturating_add);
+        of_sources.saturating_mul(LARGER_THAN_SOURCES) <= bytes(node)
+            && element.cost.saturating_mul(visits) <= MAX_REMATERIALIZED_COST
     }
 }
 

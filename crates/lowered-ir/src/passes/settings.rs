@@ -5,6 +5,11 @@
 pub struct OptimizeSettings {
     /// A node whose elements are read more often than this is computed once and stored, unless it is cheap.
     pub max_visits: u64,
+    /// The least size, in bytes, of a node that is rematerialized: computed again at a few uses, each of
+    /// which reads every element once, although each element is read more often than
+    /// [`max_visits`](Self::max_visits). It must be several times as large as all that it is computed from,
+    /// as a product over many letters is. The value `usize::MAX` turns rematerialization off.
+    pub rematerialized_bytes: usize,
     /// Nodes that hold one constant everywhere are inlined.
     pub inline_scalar_constexprs: bool,
     /// Nodes whose elements cost about one memory read are inlined however often they are read.
@@ -37,6 +42,7 @@ impl Default for OptimizeSettings {
     fn default() -> Self {
         OptimizeSettings {
             max_visits: 1,
+            rematerialized_bytes: 1 << 20,
             inline_scalar_constexprs: true,
             inline_simple_computations: true,
             inline_complex_computations: false,

@@ -1,6 +1,8 @@
 //! The stores to each node and their costs: the work of repeating a computation.
 
-use crate::ir::{Block, Expr, LoopId, NodeRef, Stmt, walk};
+use std::collections::BTreeSet;
+
+use crate::ir::{BinaryOp, Block, Expr, LoopId, NodeRef, Stmt, walk};
 
 use super::cost::cost;
 
@@ -15,12 +17,25 @@ pub(super) enum ComputationCost {
     Reduction,
 }
 
+/// The work of an element together with the inlined nodes that it is computed from, each counted once.
+#[derive(Default)]
+pub(super) struct ElementComputation {
+    /// The cost of all values.
+    pub(super) cost: u64,
+    /// The nodes that are read from memory.
+    pub(super) sources: BTreeSet<NodeRef>,
+    /// There are sums and products, so that a target may contract them to fma.
+    pub(super) may_contract: bool,
+}
+
 /// The most that a value may cost to be repeated rather than read.
 const SIMPLE_COST: u64 = 4;
 
 /// The stores of a body by node.
 pub(super) struct NodeStores<'a> {
     of: Vec<Vec<NodeStore<'a>>>,
+    /// The nodes that are compared for equality with values other than constants.
+    compared: BTreeSet<NodeRef>,
 }
 
 /// A store to a node with the cost of its value.
@@ -34,9 +49,41 @@ struct NodeStore<'a> {
 impl<'a> NodeStores<'a> {
     /// The stores of a body, in a routine with `nodes` nodes.
     pub(super) fn of(body: &'a Block, nodes: usize) -> NodeStores<'a> {
-        let mut stores = NodeStores { of: (0..nodes).map(|_| Vec::new()).collect() };
+        let compared = walk::values(body).flat_map(walk::parts).flat_map(compared_nodes).collect();
+        let mut stores = NodeStores { of: (0..nodes).map(|_| Vec::new()).collect(), compared };
         stores.block(body, &mut Vec::new());
         stores
+    }
+
+    /// Whether the node is compared for equality with values other than constants, as each value is with the
+    /// greatest one in the gradient of a maximum.
+    pub(super) fn is_compared(&self, node: NodeRef) -> bool {
+        self.compared.contains(&node)
+    }
+
+    /// The work of an element of the node, with the computations of the nodes that satisfy `inlined` in place
+    /// of their reads.
+    pub(super) fn element(&self, node: NodeRef, inlined: &impl Fn(NodeRef) -> bool) -> ElementComputation {
+        let mut element = ElementComputation::default();
+        let (mut seen, mut open) = (BTreeSet::from([node]), vec![node]);
+        let (mut adds, mut multiplies) = (false, false);
+        while let Some(node) = open.pop() {
+            for store in &self.of[node.index()] {
+                element.cost = element.cost.saturating_add(store.cost);
+                for part in walk::parts(store.value) {
+                    adds |= matches!(part, Expr::Binary { op: BinaryOp::Add | BinaryOp::Sub, .. });
+                    multiplies |= matches!(part, Expr::Binary { op: BinaryOp::Mul, .. });
+                    let Some(read) = read_node(part) else { continue };
+                    match inlined(read) {
+                        true if seen.insert(read) => open.push(read),
+                        true => {}
+                        false => drop(element.sources.insert(read)),
+                    }
+                }
+            }
+        }
+        element.may_contract = adds && multiplies;
+        element
     }
 
     fn block(&mut self, block: &'a [Stmt], loops: &mut Vec<LoopId>) {
@@ -87,11 +134,8 @@ impl<'a> NodeStores<'a> {
         let mut read = Vec::new();
         let mut merged = 0;
         walk::parts(store.value).for_each(|part| match part {
-            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
-                read.push(*node);
-            }
             Expr::GetMerge { .. } => merged += 1,
-            _ => {}
+            part => read.extend(read_node(part)),
         });
         // Every node that is read costs at least 1, so the recursion is at most as deep as the budget is
         // large.
@@ -100,6 +144,26 @@ impl<'a> NodeStores<'a> {
                 .into_iter()
                 .filter(|&node| inlined(node))
                 .all(|node| self.of[node.index()].iter().all(|inner| self.is_simple(inner, inlined, budget)))
+    }
+}
+
+/// The node whose memory a part of an expression reads.
+fn read_node(part: &Expr) -> Option<NodeRef> {
+    match part {
+        Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => Some(*node),
+        _ => None,
+    }
+}
+
+/// The nodes that both sides of a test for equality read; none if a side is constant.
+fn compared_nodes(part: &Expr) -> Vec<NodeRef> {
+    match part {
+        Expr::Binary { op: BinaryOp::Eq | BinaryOp::Ne, a, b }
+            if ![a, b].iter().any(|side| matches!(***side, Expr::Const(_))) =>
+        {
+            walk::parts(a).chain(walk::parts(b)).filter_map(read_node).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
