@@ -126,3 +126,68 @@ fn mode(task: &QueuedTask) -> PushMode {
         TaskCost::Unknown => PushMode::Blocking,
     }
 }
+
+#[cfg(all(test, not(feature = "loom")))]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use std::{cell::Cell, thread, time::Duration};
+
+    use super::*;
+    use crate::{multicore::MulticoreQueue, raw::MemoryTask, scheduler::StreamQueue as _};
+
+    thread_local! {
+        static RUNS_HERE: Cell<usize> = const { Cell::new(0) };
+    }
+
+    extern "C" fn count(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {
+        RUNS_HERE.set(RUNS_HERE.get() + 1);
+    }
+
+    /// A queue whose worker sleeps.
+    fn queue() -> MulticoreQueue {
+        let pending = PendingTasks::new(BoundedQueue::new(64, Duration::ZERO), Arc::new(ThreadPool::new(2)));
+        let queue = MulticoreQueue::start(QueueState::new("stream", Some(pending))).unwrap();
+        while queue.state().pending().unwrap().queue().has_idle_worker() {
+            thread::yield_now();
+        }
+        queue
+    }
+
+    /// Submits kernels whose running time is known, and returns how many of them this thread ran meanwhile.
+    fn runs_here(queue: &MulticoreQueue, kernels: usize, nanoseconds: u64) -> usize {
+        let before = RUNS_HERE.get();
+        for _ in 0..kernels {
+            let kernel = MemoryTask::measured(count, Duration::from_nanos(nanoseconds));
+            queue.submit(QueuedTask::memory(kernel)).unwrap();
+        }
+        RUNS_HERE.get() - before
+    }
+
+    #[test]
+    fn quick_kernels_do_not_wake_the_worker_unless_the_producer_runs_ahead() {
+        let queue = queue();
+        assert_eq!(runs_here(&queue, 32, 3_000), 32);
+        assert!(!queue.state().pending().unwrap().queue().has_idle_worker(), "the worker sleeps");
+        assert_eq!(runs_here(&queue, 1, 3_000), 0);
+    }
+
+    #[test]
+    fn a_producer_that_waits_runs_more_quick_kernels() {
+        let queue = queue();
+        for _ in 0..3 {
+            assert_eq!(runs_here(&queue, 32, 3_000), 32);
+            queue.state().pending().unwrap().queue().note_waiter();
+        }
+    }
+
+    #[test]
+    fn kernels_that_take_less_time_than_enqueueing_them_all_run_on_their_producer() {
+        assert_eq!(runs_here(&queue(), 200, 400), 200);
+    }
+
+    #[test]
+    fn longer_kernels_and_those_of_unknown_time_are_left_to_the_worker() {
+        assert_eq!(runs_here(&queue(), 3, 3_001), 0);
+        assert_eq!(runs_here(&queue(), 3, u64::MAX), 0);
+    }
+}

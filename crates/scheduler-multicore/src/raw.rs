@@ -445,9 +445,15 @@ impl MemoryTask {
     /// A kernel that accesses no memory and calls `run`.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn closure(run: impl Fn() + Send + Sync + 'static) -> MemoryTask {
-        let module = HostModule::interpreted(vec![(Box::new(tests::Closure(run)), tests::abi())]);
-        let bound = BoundCode::from_parts(module, 0, tests::abi(), Vec::new(), Vec::new());
-        MemoryTask::Launch(KernelLaunch { bound: Arc::new(bound), bindings: SmallVec::new() })
+        tests::task(HostModule::interpreted(vec![(Box::new(tests::Closure(run)), tests::abi())]), |_| ())
+    }
+
+    /// A native kernel that accesses no memory and has taken `time` before.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(crate) fn measured(function: codegen_core::host::HostFn, time: std::time::Duration) -> MemoryTask {
+        // SAFETY: tests' functions access no memory, do not unwind and are never unloaded.
+        let module = unsafe { HostModule::native(vec![(function.into(), tests::abi())], Arc::new(())) };
+        tests::task(module, |estimate| estimate.record(time))
     }
 
     /// Whether the task is a kernel that takes less time than enqueueing it for another thread.
@@ -574,13 +580,20 @@ fn with_scratch<T>(bytes: usize, body: impl FnOnce(*mut u8) -> T) -> T {
     result
 }
 
-#[cfg(all(test, feature = "loom"))]
+#[cfg(test)]
 mod tests {
-    use codegen_core::{Cost, KernelAbi, Launch, host::HostArg, host::InterpretedKernel};
+    #[cfg(feature = "loom")]
+    use codegen_core::host::{HostArg, InterpretedKernel};
+    use codegen_core::{Cost, Launch};
+    #[cfg(feature = "loom")]
     use tnode::Scalar;
 
+    use super::*;
+
+    #[cfg(feature = "loom")]
     pub(super) struct Closure<F>(pub(super) F);
 
+    #[cfg(feature = "loom")]
     impl<F: Fn() + Send + Sync> InterpretedKernel for Closure<F> {
         fn run(
             &self,
@@ -602,5 +615,12 @@ mod tests {
             log: [].into(),
             cost: Cost::default(),
         }
+    }
+
+    /// A launch of the module's only kernel, after `measure`.
+    pub(super) fn task(module: HostModule, measure: impl FnOnce(&RunningTimeEstimate)) -> MemoryTask {
+        let bound = BoundCode::from_parts(module, 0, abi(), Vec::new(), Vec::new());
+        measure(&bound.running_time);
+        MemoryTask::Launch(KernelLaunch { bound: Arc::new(bound), bindings: SmallVec::new() })
     }
 }

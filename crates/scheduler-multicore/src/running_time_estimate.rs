@@ -65,7 +65,8 @@ impl RunningTimeEstimate {
         result
     }
 
-    fn record(&self, took: Duration) {
+    /// Takes a sample into account.
+    pub(crate) fn record(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let minimum = self.minimum.load(Ordering::Relaxed);
         self.minimum.store(took.min(minimum.saturating_add(minimum / 4 + 16)), Ordering::Relaxed);
