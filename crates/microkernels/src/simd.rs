@@ -19,8 +19,8 @@ pub(crate) use avx512::Avx512;
 pub(crate) use neon::Neon;
 
 use crate::pack::ColumnReader;
-use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile};
-use crate::tile_shape::TileShape;
+use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile, row_groups};
+use crate::tile_shape::{TAPS, TileShape};
 
 /// The most lanes of a vector.
 pub(crate) const MAX_LANES: usize = 16;
@@ -46,9 +46,26 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     const MICROKERNELS: Microkernels<Self>;
     /// The microkernels that pack, for the heights up to [`Simd::ROWS`] that are common; none if packing is
     /// not worth a microkernel.
-    const PACKING_MICROKERNELS: &'static [PackingMicrokernel<Self>] = &[];
+    const PACKING_MICROKERNELS: &'static [PackingMicrokernel<Self>] = match Self::SHAPE.packs {
+        true => &[
+            Self::packing_microkernel::<8>,
+            Self::packing_microkernel::<9>,
+            Self::packing_microkernel::<10>,
+            Self::packing_microkernel::<11>,
+            Self::packing_microkernel::<12>,
+            Self::packing_microkernel::<13>,
+            Self::packing_microkernel::<14>,
+        ],
+        false => &[],
+    };
     /// The microkernels for rows in groups; none if there are too few registers.
-    const ROW_GROUPS: &'static [RowGroups<Self>] = &[];
+    const ROW_GROUPS: &'static [RowGroups<Self>] = match Self::SHAPE.row_groups {
+        [] => &[],
+        _ => &[
+            row_groups!(TAPS; 1 3, 2 6, 3 9, 4 12, 5 15, 6 18, 7 21),
+            row_groups!(4; 1 4, 2 8, 3 12, 4 16, 5 20, 6 24),
+        ],
+    };
     /// Whether the addresses of all rows of a tile fit in the general registers.
     const KEEPS_ADDRESSES: bool = false;
     /// Bytes per element.

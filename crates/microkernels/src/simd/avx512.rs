@@ -7,8 +7,8 @@ use std::arch::x86_64::*;
 
 use super::{Avx2, MAX_LANES, Simd, VectorCode, entries};
 use crate::pack::ColumnReader;
-use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile, microkernels, row_groups};
-use crate::tile_shape::{TAPS, TileShape};
+use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
+use crate::tile_shape::TileShape;
 
 /// An element type in vectors of AVX-512.
 #[derive(Clone, Copy)]
@@ -130,20 +130,6 @@ impl Simd for Avx512<f32> {
         _mm512_fmadd_ps,
         _mm512_or_ps
     );
-
-    const PACKING_MICROKERNELS: &'static [PackingMicrokernel<Self>] = &[
-        Self::packing_microkernel::<8>,
-        Self::packing_microkernel::<9>,
-        Self::packing_microkernel::<10>,
-        Self::packing_microkernel::<11>,
-        Self::packing_microkernel::<12>,
-        Self::packing_microkernel::<13>,
-        Self::packing_microkernel::<14>,
-    ];
-    const ROW_GROUPS: &'static [RowGroups<Self>] = &[
-        row_groups!(TAPS; 1 3, 2 6, 3 9, 4 12, 5 15, 6 18, 7 21),
-        row_groups!(4; 1 4, 2 8, 3 12, 4 16, 5 20, 6 24),
-    ];
 
     #[inline(always)]
     unsafe fn merge_masked(value: __m512, from: *const f32, mask: __mmask16) -> __m512 {
