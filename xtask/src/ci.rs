@@ -324,7 +324,9 @@ fn arm64_stage() -> Stage {
         ["code-memory", "vector-asm", "microkernels", "codegen-cranelift", "scheduler-multicore", "arrayjit"];
     let packages = packages.map(|package| format!("-p {package}")).join(" ");
     let skipped = ARM64_SKIPPED.map(|test| format!("--skip {test}")).join(" ");
-    let command = format!("cargo xtask arm64 -- test {packages} --lib --tests --no-fail-fast -- {skipped}");
+    let command = format!(
+        "cargo xtask arm64 -- test --profile emulated {packages} --lib --tests --no-fail-fast -- {skipped}"
+    );
     Stage::new("ARM64 under QEMU", 60, &command).env([("PROPTEST_CASES", "16".into())])
 }
 
