@@ -23,7 +23,7 @@ use crate::report::Outcome;
 pub(crate) const CHILD: &str = "CONFORMANCE_CHILD";
 /// The beginning of an answer.
 const MARK: &str = "\u{2}conformance ";
-/// The time for a child to start.
+/// The least time for a child to start, in which it reads all cases.
 const START: Duration = Duration::from_secs(60);
 
 /// A child process that waits for requests.
@@ -46,8 +46,9 @@ pub(crate) enum Request<'a> {
 }
 
 impl Worker {
-    /// Starts a child that runs one test of this binary.
-    pub(crate) fn start(test: &str) -> io::Result<Worker> {
+    /// Starts a child that runs one test of this binary. It may take as long as a case with the limit, or
+    /// [`START`].
+    pub(crate) fn start(test: &str, limit: Duration) -> io::Result<Worker> {
         let errors = tempfile::tempfile()?;
         let mut process = Command::new(std::env::current_exe()?)
             .args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
@@ -66,7 +67,7 @@ impl Worker {
             answers.for_each(|answer| drop(send.send(answer)));
         });
         let mut worker = Worker { process, requests, answers, errors };
-        match worker.answers.recv_timeout(START) {
+        match worker.answers.recv_timeout(limit.max(START)) {
             Ok(_ready) => Ok(worker),
             Err(_) => {
                 let end = worker.end();

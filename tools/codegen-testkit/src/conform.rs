@@ -31,7 +31,8 @@ pub const DIR: &str = "CONFORMANCE_DIR";
 pub const LIR: &str = "CONFORMANCE_LIR";
 /// The environment variable with a part of the names of the cases to run.
 pub const CASE: &str = "CONFORMANCE_CASE";
-/// The environment variable with the time limit of a case in seconds.
+/// The environment variable with the time limit of a case in seconds, which slow machines need. A child
+/// process may take as long to start.
 pub const SECONDS: &str = "CONFORMANCE_SECONDS";
 /// The environment variable with the number of child processes that run cases at the same time. The default
 /// is one for each core.
@@ -199,7 +200,7 @@ fn ask(
     request: Request<'_>,
     limit: Duration,
 ) -> Outcome {
-    let started = match worker.take().map_or_else(|| Worker::start(&test.name), Ok) {
+    let started = match worker.take().map_or_else(|| Worker::start(&test.name, test.limit), Ok) {
         Ok(started) => worker.insert(started),
         Err(error) => return Outcome::Failed(format!("no child process: {error}")),
     };
@@ -290,7 +291,7 @@ fn shrink(test: &ConformanceTest, case: &Case, how: &str) -> String {
     if let Err(error) = fs::write(&path, &text) {
         return format!("{} could not be written: {error}\n", path.display());
     }
-    let source = worker.or_else(|| Worker::start(&test.name).ok()).and_then(|mut worker| {
+    let source = worker.or_else(|| Worker::start(&test.name, test.limit).ok()).and_then(|mut worker| {
         let source = worker.ask(Request::Source(&path), SHRINKING_LIMIT).ok()?;
         source.as_str().filter(|source| !source.is_empty()).map(|source| format!("rendered as\n{source}\n"))
     });
