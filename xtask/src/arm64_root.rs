@@ -163,7 +163,7 @@ fn environment(repository: &Path) -> Vec<String> {
     let kept = |name: &str| {
         ["EFFORT", "RUSTFLAGS", "RUST_BACKTRACE", "RUST_LOG", "TERM", "CARGO_BUILD_JOBS", "CARGO_INCREMENTAL"]
             .contains(&name)
-            || ["ARRAYJIT_", "PROPTEST_", "QEMU_", "CARGO_PROFILE_"]
+            || ["ARRAYJIT_", "CONFORMANCE_", "PROPTEST_", "QEMU_", "CARGO_PROFILE_"]
                 .iter()
                 .any(|prefix| name.starts_with(prefix))
     };
