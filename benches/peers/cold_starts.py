@@ -219,8 +219,10 @@ def compare(args):
             given = {name: torch.from_numpy(array) for name, array in batch(1, TOKENS).items()}
             np.save(os.path.join(folder, "expected.npy"), bert(args.model)(**given)[0].numpy())
         found = {program: [] for program in args.programs.split(",")}
-        for _ in range(args.rounds):
-            for program, rounds in found.items():
+        for first in range(args.rounds):
+            # A program takes over the pages that the one before has left: each begins a round in turn.
+            turn = list(found)[first % len(found):] + list(found)[:first % len(found)]
+            for program, rounds in ((program, found[program]) for program in turn):
                 is_ours = program.startswith("arrayjit")
                 rounds.append(measure_ours(args, program) if is_ours else measure_peer(args, program, folder))
                 print(program, json.dumps(rounds[-1]), file=sys.stderr, flush=True)

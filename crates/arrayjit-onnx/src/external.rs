@@ -8,8 +8,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use bytes::Bytes;
-use tnode::{DType, HostArray};
+use tnode::HostArray;
 
 use crate::{
     array,
@@ -43,32 +42,6 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let file = options.open(path)?;
     let metadata = regular(file.metadata()?)?;
     Ok((file, metadata))
-}
-
-/// The first `size` bytes of a file, or fewer if it has become shorter.
-pub(crate) fn whole(mut file: &File, size: u64) -> io::Result<Bytes> {
-    let size = usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    // Unlike a vector, a large array lies on huge pages.
-    let mut array = HostArray::zeros(DType::U8, [size]).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let (bytes, mut read) = (array.bytes_mut(), 0);
-    while read < size {
-        match file.read(&mut bytes[read..]) {
-            Ok(0) => break,
-            Ok(count) => read += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Bytes::from_owner(ArrayBytes(array)).slice(..read))
-}
-
-/// An array as the owner of its bytes.
-struct ArrayBytes(HostArray);
-
-impl AsRef<[u8]> for ArrayBytes {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
-    }
 }
 
 /// The bytes of a file that are stored: those of its holes are not.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    io::{self, Read},
     num::NonZero,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -92,12 +93,20 @@ impl Model {
 
     fn load_file(path: &Path, limits: OnnxLimits, unchanged: Option<UnchangedFiles>) -> Result<Model> {
         let read = |source| OnnxError::Read { path: path.into(), source };
+        let out_of_memory = |_| read(io::ErrorKind::OutOfMemory.into());
         let (file, metadata) = external::open(path).map_err(read)?;
         let size = within("bytes", metadata.len(), limits.bytes);
         let size = size.map_err(OnnxError::at(path.display().to_string()))?;
         let bytes = match unchanged.filter(|_| size > 0) {
             Some(unchanged) => unchanged.whole(&file).map_err(read)?,
-            None => external::whole(&file, size).map_err(read)?,
+            None => {
+                let mut bytes = Vec::new();
+                bytes
+                    .try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX))
+                    .map_err(out_of_memory)?;
+                file.take(size).read_to_end(&mut bytes).map_err(read)?;
+                Bytes::from(bytes)
+            }
         };
         let folder = Folder::of(path, unchanged)?;
         let model = Model::new(&ModelProto::decode(bytes)?, Some(&folder), limits)?;
