@@ -64,7 +64,8 @@ impl Model {
     /// file itself, those with elements of fewer than 8 bits, those that are not aligned. Devices with
     /// memory of their own copy all.
     ///
-    /// Sessions of other models copy small weights to huge pages, which products may read some percent faster.
+    /// Sessions of other models copy small weights to huge pages, which products may read some percent
+    /// faster.
     ///
     /// ```
     /// use arrayjit_onnx::{Model, OnnxLimits};

@@ -171,8 +171,8 @@ fn misfits_are_named() {
     assert_eq!(none, "size `n` is from 1 to 8, but axis 0 of input `x` has 0 elements");
 }
 
-/// Three layers `x + relu(x · w)` with weights that are parts of one parameter, one after the other or as a loop,
-/// and the gradient of a sum.
+/// Three layers `x + relu(x · w)` with weights that are parts of one parameter, one after the other or as a
+/// loop, and the gradient of a sum.
 fn stacked_layers(in_loop: bool) -> Executable {
     let params = Params::new(5);
     let weights = params.parameter("w", [3, D, D], Init::Normal { mean: 0.0, std: 0.3 }).unwrap();
