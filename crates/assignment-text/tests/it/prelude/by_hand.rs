@@ -104,7 +104,7 @@ const ALL: &[ByHand] = &[
          s[i,j,k] := where(q[i,j,k] < 1e10, q[i,j,k], 0)
          r[i,j,k] := log1p(s[i,j,k] + s[i,j,k] * (s[i,j,k] / (1 + sqrt(1 + s[i,j,k] * s[i,j,k]))))
          a[i,j,k] := where(q[i,j,k] < 1e10, r[i,j,k], log(where(q[i,j,k] < 1e10, 1, q[i,j,k])) + 0.6931471805599453)
-         y[i,j,k] := where(x[i,j,k] < 0, -a[i,j,k], a[i,j,k])",
+         y[i,j,k] := where(x[i,j,k] == 0, x[i,j,k], where(x[i,j,k] < 0, -a[i,j,k], a[i,j,k]))",
     ),
     ByHand(
         X,
