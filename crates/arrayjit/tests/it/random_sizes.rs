@@ -346,7 +346,7 @@ fn check(seed: u64, name: &str, backend: &Backend) {
     settings.scan_gradient_bytes = seed / 3 % 2;
     let limited = Backend::open_with(backend.name(), &settings).unwrap();
     let mut optimizer = settings.optimizer();
-    if seed / 6 % 2 == 0 {
+    if (seed / 6).is_multiple_of(2) {
         optimizer.rematerialized_bytes = 1;
     }
     let limited = limited.with_optimizer(optimizer);
