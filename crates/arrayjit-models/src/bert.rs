@@ -92,7 +92,7 @@ impl BertConfig {
 
 /// Attention of all tokens of a text to each other, and a network; the sum of each with its input is
 /// normalized.
-struct Block {
+struct BertLayer {
     query: Projection,
     key: Projection,
     value: Projection,
@@ -106,14 +106,14 @@ struct Block {
     head_size: usize,
 }
 
-impl Block {
-    fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<Block, ModelError> {
+impl BertLayer {
+    fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<BertLayer, ModelError> {
         let (size, hidden) = (config.size, config.hidden);
         let (attention, projections) =
             (loader.sub("attention").sub("output"), loader.sub("attention").sub("self"));
         let projection = |name: &str| projections.linear(name, size, size, true);
         let output = loader.sub("output");
-        Ok(Block {
+        Ok(BertLayer {
             query: projection("query")?,
             key: projection("key")?,
             value: projection("value")?,
@@ -158,7 +158,7 @@ pub(crate) struct Bert {
     positions: Parameter,
     types: Parameter,
     norm: LayerNorm,
-    layers: Layers<Block>,
+    layers: Layers<BertLayer>,
     first_position: usize,
 }
 
@@ -173,7 +173,7 @@ impl Bert {
             positions: table("position_embeddings", config.positions)?,
             types: table("token_type_embeddings", config.types)?,
             norm: embeddings.layer_norm("LayerNorm", config.size, config.eps)?,
-            layers: Layers::new(&layers, &kinds, |loader, ()| Block::new(loader, config))?,
+            layers: Layers::new(&layers, &kinds, |loader, ()| BertLayer::new(loader, config))?,
             first_position: config.first_position,
         })
     }

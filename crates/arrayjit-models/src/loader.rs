@@ -140,7 +140,7 @@ impl<'w> Loader<'w> {
         Ok(is_complete.then_some(names))
     }
 
-    /// The values of tensors as floats of this type.
+    /// The values of tensors in the order of the files, as floats of this type in an array of this shape.
     fn floats(&self, tensors: &[String], shape: &[usize], dtype: DType) -> Result<HostArray, ModelError> {
         let mut values = HostArray::zeros(dtype, self.shape(shape))?;
         self.weights.read_floats(tensors, &mut values)?;
@@ -253,13 +253,9 @@ impl<'w> Loader<'w> {
         let stored = [inputs, outputs];
         let values = loader.found("weight", &stored)?.map(|tensors| {
             let dtype = loader.stored_type(self.weights.encoding(&tensors[0]));
-            let mut values = loader.floats(&tensors, &stored, dtype)?;
+            let mut values = loader.floats(&tensors, &[outputs, inputs], dtype)?;
             transpose(&mut values, stored);
-            Ok::<_, ModelError>(HostArray::from_bytes(
-                dtype,
-                loader.shape(&[outputs, inputs]),
-                values.bytes(),
-            )?)
+            Ok::<_, ModelError>(values)
         });
         let matrix = loader.dense("weight", [outputs, inputs], values.transpose()?)?;
         loader.projection(matrix, Some(outputs))

@@ -241,7 +241,7 @@ fn each_part<T: Send>(
 }
 
 impl TensorPart<'_> {
-    /// The encoded rows.
+    /// Reads the rows as the file has them.
     fn bytes(&self) -> Result<Vec<u8>, ModelError> {
         let row_bytes = self.tensor.row_bytes();
         let mut bytes = vec![0; self.rows.len() * row_bytes];
