@@ -10,6 +10,9 @@ const MIN_OPERATIONS: u64 = 8;
 /// programs have short rows, and took up to a fifth longer.
 const MIN_WORK: u64 = 1 << 18;
 
+/// The iterations that make a sum long. Shorter ones end often, and their vectors are then added up.
+const MIN_SUM: u64 = 64;
+
 /// Of an instruction set, that of 256 bits if no value has more, because instructions on the halves of wide
 /// registers are longer, and transposes on them take more steps.
 pub(super) fn narrowed(isa: Isa, program: &VectorProgram) -> Isa {
@@ -21,18 +24,21 @@ pub(super) fn narrowed(isa: Isa, program: &VectorProgram) -> Isa {
 }
 
 /// The instruction set on a processor that computes the halves of 512 bits one after the other: that of 512
-/// bits if the time of the program goes to arithmetic, of which there are then half as many instructions, or
-/// if these vectors have instructions that decode numbers of four bits.
+/// bits if the time of the program goes to arithmetic, of which there are then half as many instructions, if
+/// these vectors have instructions that decode numbers of four bits, or if it has long sums of products of two
+/// vectors: a line of memory is one load then, so more lines are on their way at once.
 /// Other programs wait for memory, and longer vectors of theirs cross more cache lines. `calls` is the extent
 /// of the loop that calls divide.
 pub(super) fn mixed(program: &VectorProgram, calls: u64) -> Isa {
     let mut counts = Counts::default();
     counts.block(&program.body, program, (1, calls));
-    let is_arithmetic = counts.operations >= MIN_OPERATIONS * counts.accesses;
+    let is_arithmetic = counts.operations >= MIN_OPERATIONS * (counts.loads + counts.stores);
+    let streams =
+        counts.stores == 0 && counts.numbers == 0 && counts.shortest_sum.is_some_and(|n| n >= MIN_SUM);
     // A tile of many rows decodes too few of its operands to gain by it.
     let lookups = nibble_lookups(program) as u64;
     let decodes = lookups > 0 && 2 * lookups >= counts.multiplications;
-    match counts.work >= MIN_WORK && (is_arithmetic || decodes) {
+    match counts.work >= MIN_WORK && (is_arithmetic || decodes || streams) {
         true => narrowed(Isa::Avx512, program),
         false => Isa::Avx2,
     }
@@ -54,10 +60,14 @@ struct Counts {
     operations: u64,
     /// Fused multiplications and additions of vectors.
     multiplications: u64,
-    /// Loads and stores.
-    accesses: u64,
+    loads: u64,
+    /// Loads of one number.
+    numbers: u64,
+    stores: u64,
     /// Arithmetic on elements, for all iterations.
     work: u64,
+    /// The fewest iterations of a loop around a fused multiplication and addition of vectors.
+    shortest_sum: Option<u64>,
 }
 
 impl Counts {
@@ -67,8 +77,12 @@ impl Counts {
         for stmt in body {
             match stmt {
                 VectorStmt::Loop { range, body, .. } => {
-                    let times = times.saturating_mul(iterations(range, calls));
-                    self.block(body, program, (times, calls));
+                    let (count, known) = (iterations(range, calls), self.multiplications);
+                    let is_innermost = !body.iter().any(|stmt| matches!(stmt, VectorStmt::Loop { .. }));
+                    self.block(body, program, (times.saturating_mul(count), calls));
+                    if is_innermost && self.multiplications > known {
+                        self.shortest_sum = Some(self.shortest_sum.map_or(count, |least| least.min(count)));
+                    }
                 }
                 stmt if !is_outer => self.innermost(stmt, program, times),
                 _ => {}
@@ -78,8 +92,11 @@ impl Counts {
 
     fn innermost(&mut self, stmt: &VectorStmt, program: &VectorProgram, times: u64) {
         match stmt {
-            VectorStmt::Store { .. } => self.accesses += 1,
-            VectorStmt::Let { op: VectorOp::Load(_) | VectorOp::LoadIf { .. }, .. } => self.accesses += 1,
+            VectorStmt::Store { .. } => self.stores += 1,
+            VectorStmt::Let { value, op: VectorOp::Load(_) | VectorOp::LoadIf { .. } } => {
+                self.loads += 1;
+                self.numbers += u64::from(program.values[value.0 as usize].lanes == 1);
+            }
             VectorStmt::Let {
                 value,
                 op:
@@ -141,6 +158,35 @@ mod tests {
     fn programs_that_decode_four_bits_have_wide_instructions() {
         let isa_of = |multiplications| mixed(&decoding(multiplications), MIN_WORK);
         assert_eq!([2, 3].map(isa_of), [Isa::Avx512, Isa::Avx2]);
+    }
+
+    /// A program that adds up products of two vectors in a loop of so many iterations, and stores the sums.
+    fn summing(steps: u64) -> VectorProgram {
+        let mut builder = VectorBuilder::new();
+        builder.repeat(LoopRange::Call, |builder, _| {
+            let (place, lanes) = (VectorAddress::at(0, LaneType::F32), VectorType::new(LaneType::F32, 32));
+            let sum = builder.variable(lanes);
+            let zero = builder.f32(0.0);
+            builder.set(sum, zero);
+            builder.repeat(LoopRange::Constant(steps), |builder, _| {
+                let (a, b, so_far) = (
+                    builder.load(place.clone(), lanes),
+                    builder.load(VectorAddress::at(1, LaneType::F32), lanes),
+                    builder.get(sum),
+                );
+                let next = builder.fma(a, b, so_far);
+                builder.set(sum, next);
+            });
+            let total = builder.get(sum);
+            builder.store(VectorAddress::at(2, LaneType::F32), total);
+        });
+        builder.finish()
+    }
+
+    #[test]
+    fn long_sums_of_products_have_wide_instructions() {
+        let isa_of = |steps| mixed(&summing(steps), MIN_WORK);
+        assert_eq!([MIN_SUM - 1, MIN_SUM].map(isa_of), [Isa::Avx2, Isa::Avx512]);
     }
 
     #[test]
