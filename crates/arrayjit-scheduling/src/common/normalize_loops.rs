@@ -16,7 +16,7 @@ pub(crate) fn normalize_loops(routine: &mut LoweredRoutine) {
 ///   would grow.
 pub(crate) fn normalize_block(block: &mut Block) {
     let before = std::mem::take(block);
-    block.reserve(before.len());
+    *block = Block::with_capacity(before.len());
     before.into_iter().for_each(|stmt| normalize(stmt, block));
 }
 

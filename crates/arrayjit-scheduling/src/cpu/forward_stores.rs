@@ -40,7 +40,7 @@ fn forward_block(block: &mut Block, dtype: TypeOf<'_>, fresh: &mut Fresh) {
     // The order is reversed, so that removing the next statement moves no other.
     let mut rest = std::mem::take(block);
     rest.reverse();
-    block.reserve(rest.len());
+    *block = Block::with_capacity(rest.len());
     while let Some(mut stmt) = rest.pop() {
         if let Stmt::For { body, .. } = &mut stmt {
             forward_block(body, dtype, fresh);

@@ -22,10 +22,10 @@ pub(super) struct IndexSpan {
     /// How many indices; at least 1.
     len: i64,
     /// The strides, shortest first. Each is longer than `len`, and is taken at least once.
-    strides: SmallVec<[IndexStride; 1]>,
+    strides: Vec<IndexStride>,
     /// Sums of symbols: an index that is not below each of them is not meant. A span with clips has no
     /// strides.
-    clips: SmallVec<[Affine; 1]>,
+    clips: Vec<Affine>,
 }
 
 /// The distances `0, step, …, step * (count - 1)`.
@@ -39,7 +39,7 @@ pub(super) struct IndexStride {
 
 impl IndexSpan {
     fn solid(base: Affine, len: i64) -> IndexSpan {
-        IndexSpan { base, len, strides: SmallVec::new(), clips: SmallVec::new() }
+        IndexSpan { base, len, strides: Vec::new(), clips: Vec::new() }
     }
 
     /// The span repeated at a stride, if the numbers are small enough.
@@ -103,7 +103,7 @@ impl IndexSpan {
 }
 
 /// The product of one span per dimension.
-pub(super) type Patch = SmallVec<[IndexSpan; 4]>;
+pub(super) type Patch = Vec<IndexSpan>;
 
 /// A patch without variables: per dimension the first index and one past the last.
 pub(super) type Cuboid = SmallVec<[(i64, i64); 4]>;
@@ -131,6 +131,8 @@ impl WrittenPatches {
 
     fn push(&mut self, patch: Patch) {
         if self.patches.len() < MAX_PATCHES && !self.patches.contains(&patch) {
+            // Most nodes have one patch.
+            self.patches.reserve_exact(usize::from(self.patches.is_empty()));
             self.patches.push(patch);
         }
     }

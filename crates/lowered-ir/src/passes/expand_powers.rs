@@ -53,7 +53,7 @@ struct Expander<'a> {
 
 impl Expander<'_> {
     fn block(&mut self, block: Block) -> Block {
-        let outer = std::mem::take(&mut self.out);
+        let outer = std::mem::replace(&mut self.out, Block::with_capacity(block.len()));
         for mut stmt in block {
             if let Stmt::For { body, .. } = &mut stmt {
                 *body = self.block(std::mem::take(body));

@@ -45,7 +45,7 @@ struct Hoister<'a> {
 
 impl Hoister<'_> {
     fn block(&mut self, block: Block, outermost: bool) -> Block {
-        let mut out = Block::new();
+        let mut out = Block::with_capacity(block.len());
         for stmt in block {
             let Stmt::For { var, lo, hi, kind, body } = stmt else {
                 out.push(stmt);

@@ -113,7 +113,7 @@ struct Inliner<'a, 'c> {
 
 impl Inliner<'_, '_> {
     fn block(&mut self, block: &[Stmt], in_vector: bool) -> Result<Block, InlineRejection> {
-        let mut out = Block::new();
+        let mut out = Block::with_capacity(block.len());
         for (at, stmt) in block.iter().enumerate() {
             let inner = !self.place.loops.is_empty();
             self.place.path.extend(inner.then_some(at));

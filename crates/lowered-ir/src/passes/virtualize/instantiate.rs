@@ -207,7 +207,7 @@ struct InstanceEmitter<'a, 's> {
 
 impl InstanceEmitter<'_, '_> {
     fn block(&mut self, block: Block) -> Result<Block, InlineRejection> {
-        let mut out = Block::new();
+        let mut out = Block::with_capacity(block.len());
         for stmt in block {
             match stmt {
                 Stmt::For { var, body, .. } if self.solution.values.contains_key(&var) => {

@@ -184,7 +184,7 @@ fn without_setters(stmt: Stmt, node: NodeRef) -> Option<Stmt> {
 
 /// The block with the bodies of serial loops over `0..1` in their place, from the variable `first_new` on.
 fn without_single_loops(block: Block, first_new: LoopId) -> Block {
-    let mut out = Block::new();
+    let mut out = Block::with_capacity(block.len());
     for stmt in block {
         match stmt {
             Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body }
