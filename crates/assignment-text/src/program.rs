@@ -14,6 +14,7 @@ use crate::names::{GivenNodes, Names};
 use crate::parse::{self, ParsedProgram};
 use crate::pipeline::{self, Emitted};
 use crate::report::{ProgramReport, StatementRanges};
+use crate::tree::ResolvedStep;
 use crate::unparse::Lines;
 use crate::{conditions, declare, usage};
 use assignments::{Assignments, Nodes, Origin, spelling};
@@ -227,7 +228,7 @@ impl Program {
     /// If the program cannot be expanded, does not fit the nodes or is ambiguous. The error points to the
     /// first such position. A name that cannot be kept is shown as a statement `keep` behind the text.
     pub fn assignments(&self, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
-        self.report(nodes).map(|report| report.assignments)
+        self.resolved(GivenNodes::new(nodes), |assignments, _| assignments)
     }
 
     /// Resolves the program as [`assignments`](Program::assignments) does, and reports the ranges of letters.
@@ -235,7 +236,10 @@ impl Program {
     /// # Errors
     /// The same errors as [`assignments`](Program::assignments).
     pub fn report(&self, nodes: &[TensorNode]) -> Result<ProgramReport, TextError> {
-        self.resolved(GivenNodes::new(nodes))
+        self.resolved(GivenNodes::new(nodes), |assignments, steps| ProgramReport {
+            assignments,
+            statements: steps.iter().map(|step| StatementRanges::new(step, &self.text)).collect(),
+        })
     }
 
     /// Resolves the program as [`assignments`](Program::assignments) does, but finds each node under its name
@@ -256,10 +260,15 @@ impl Program {
     /// # Errors
     /// The same errors as [`assignments`](Program::assignments).
     pub fn resolve(&self, nodes: &Nodes) -> Result<Assignments, TextError> {
-        self.resolved(GivenNodes::named(nodes)).map(|report| report.assignments)
+        self.resolved(GivenNodes::named(nodes), |assignments, _| assignments)
     }
 
-    fn resolved(&self, given: GivenNodes) -> Result<ProgramReport, TextError> {
+    /// What `make` makes of the assignments and the steps from which they were made.
+    fn resolved<R>(
+        &self,
+        given: GivenNodes,
+        make: impl FnOnce(Assignments, &[ResolvedStep]) -> R,
+    ) -> Result<R, TextError> {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
             let mut expanded = self.expanded(&|name| given.has(name)).map_err(located)?;
@@ -287,8 +296,7 @@ impl Program {
                 Some(name) => assignments.named(name.as_str()),
                 None => assignments,
             };
-            let statements = steps.iter().map(|step| StatementRanges::new(step, &self.text)).collect();
-            Ok(ProgramReport { statements, assignments })
+            Ok(make(assignments, &steps))
         })
     }
 

@@ -50,6 +50,7 @@ pub(crate) mod step;
 mod unused;
 mod view;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{MemoryMode, Reason, TensorNode, View};
@@ -99,11 +100,13 @@ pub struct LoweredAssignments {
 /// types may be settled.
 pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<LoweredAssignments, LowerError> {
     gradients::check_none(assignments)?;
-    let mut assignments = assignments.clone();
-    let views = Views::find(&mut assignments)?;
-    let sizes = Sizes::enter(&mut assignments);
-    let assignments = &assignments;
-    let nodes = homes(assignments, &views);
+    let mentioned = assignments.nodes();
+    // Only views and sizes add something, so other programs are not copied.
+    let mut assignments = Cow::Borrowed(assignments);
+    let views = Views::find(&mut assignments, &mentioned)?;
+    let sizes = Sizes::enter(&mut assignments, &mentioned);
+    let assignments = &*assignments;
+    let nodes = homes(&mentioned, &views);
     let merge = only_merge_node(assignments)?;
     if let Some((node, view)) = merge.as_ref().and_then(|node| Some((node, node.view()?))) {
         let kind = LowerErrorKind::MergeOfView { node: node.name(), view: view.to_string() };
@@ -164,8 +167,9 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
 
 /// The first access of the assignments to a node, or to a view of it, in the text that they were read from.
 pub fn first_mention(assignments: &Assignments, node: &TensorNode) -> Option<SourceSpan> {
-    let mut assignments = assignments.clone();
-    let views = Views::find(&mut assignments).ok()?;
+    let mut assignments = Cow::Borrowed(assignments);
+    let nodes = assignments.nodes();
+    let views = Views::find(&mut assignments, &nodes).ok()?;
     mentions::of_node(&assignments, &views, node)
 }
 
@@ -213,11 +217,11 @@ fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<Str
 }
 
 /// The nodes that have memory or are computed, in order of first mention: for a view, its parent.
-fn homes(assignments: &Assignments, views: &Views) -> Vec<TensorNode> {
+fn homes(mentioned: &[TensorNode], views: &Views) -> Vec<TensorNode> {
     let mut nodes: Vec<TensorNode> = Vec::new();
     let mut seen = BTreeSet::new();
-    for node in assignments.nodes() {
-        let (home, _) = views.home(&node);
+    for node in mentioned {
+        let (home, _) = views.home(node);
         if seen.insert(home.clone()) {
             nodes.push(home);
         }

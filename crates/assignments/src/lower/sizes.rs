@@ -4,6 +4,7 @@
 //! extents of its product spaces. Loops make the difference: an iterator that indexes such an axis alone ends
 //! at the size. So every analysis of assignments holds for the part of a node that has values.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use tnode::{MemoryMode, RunSize, TensorNode};
@@ -26,16 +27,15 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Enters the sizes of all nodes, and those from which they follow, into the symbols of the assignments.
-    pub(super) fn enter(assignments: &mut Assignments) -> Sizes {
+    /// Enters the sizes of these nodes, and those from which they follow, into the symbols of the assignments.
+    pub(super) fn enter(assignments: &mut Cow<'_, Assignments>, nodes: &[TensorNode]) -> Sizes {
         let mut sizes = Sizes::default();
         let of_symbols: Vec<RunSize> =
             assignments.symbols.iter().filter_map(|symbol| symbol.size.clone()).collect();
-        let of_nodes = assignments.nodes();
-        let of_nodes = of_nodes.iter().flat_map(|node| node.run_sizes().iter().flatten().cloned());
-        for size in of_symbols.into_iter().chain(of_nodes.collect::<Vec<_>>()) {
+        let of_nodes = nodes.iter().flat_map(|node| node.run_sizes().iter().flatten().cloned());
+        for size in of_symbols.into_iter().chain(of_nodes) {
             size.each_source(&mut |size| {
-                let id = assignments.symbol(&StaticSymbol::size(size));
+                let id = assignments.to_mut().symbol(&StaticSymbol::size(size));
                 sizes.symbols.insert(size.clone(), id);
             });
         }

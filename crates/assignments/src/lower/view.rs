@@ -13,6 +13,7 @@
 //! too. Lowering records nothing in nodes; the new views of this program are in
 //! [`LoweredAssignments::views`](super::LoweredAssignments::views).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
@@ -34,10 +35,11 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Finds the views of a program. The symbols of recorded views are entered into `assignments`.
-    pub(super) fn find(assignments: &mut Assignments) -> Result<Views> {
+    /// Finds the views of a program with these nodes. The symbols of recorded views are entered into
+    /// `assignments`.
+    pub(super) fn find(assignments: &mut Cow<'_, Assignments>, nodes: &[TensorNode]) -> Result<Views> {
         let mut views = Views::default();
-        assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
+        nodes.iter().for_each(|node| views.enter_recorded(node.clone(), assignments));
         let made_once = made_once(assignments);
         for step in crate::all_steps(&assignments.steps) {
             if let ProgramStep::Fetch { node, op: FetchOp::Slice { of, index }, origin } = step {
@@ -49,11 +51,11 @@ impl Views {
         Ok(views)
     }
 
-    fn enter_recorded(&mut self, node: TensorNode, assignments: &mut Assignments) {
+    fn enter_recorded(&mut self, node: TensorNode, assignments: &mut Cow<'_, Assignments>) {
         if let Some(View { parent, symbol }) = node.view()
             && !self.of.contains_key(&node)
         {
-            let symbol = assignments.symbol(&StaticSymbol::open(symbol));
+            let symbol = assignments.to_mut().symbol(&StaticSymbol::open(symbol));
             self.of.insert(node, (parent.clone(), symbol));
             self.enter_recorded(parent, assignments);
         }
