@@ -113,7 +113,10 @@ pub(crate) trait Simd: Copy + Sized + 'static {
         unsafe { Self::or(value, Self::load_masked(from, mask)) }
     }
     /// Converts a vector of `f16` or `bf16` values to `f32`.
-    unsafe fn widen(from: *const u16, bf16: bool) -> Self::Vector;
+    #[inline(always)]
+    unsafe fn widen(_: *const u16, _bf16: bool) -> Self::Vector {
+        unreachable!("plans with operands in half precision multiply f32")
+    }
     /// [`Simd::widen`] for the selected lanes. The other lanes are zero, and their memory is not read.
     #[inline(always)]
     unsafe fn widen_masked(from: *const u16, mask: Self::Mask, bf16: bool) -> Self::Vector {
@@ -121,7 +124,10 @@ pub(crate) trait Simd: Copy + Sized + 'static {
         unsafe { Self::widen(selected(from, Self::bits(mask)).as_ptr(), bf16) }
     }
     /// Converts the bits of an `f16` or `bf16` to `f32`.
-    fn widened(bits: u16, bf16: bool) -> Self::Element;
+    #[inline(always)]
+    fn widened(_: u16, _bf16: bool) -> Self::Element {
+        unreachable!("plans with operands in half precision multiply f32")
+    }
 
     /// Adds the products of contiguous elements of A, one for each row, with vectors of B.
     #[inline(always)]
@@ -275,6 +281,27 @@ pub(crate) fn prefetch(address: *const u8, soon: bool) {
 /// Does nothing: no plan runs on this architecture.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn prefetch(_: *const u8, _: bool) {}
+
+/// Defines functions of vector instructions, which are inlined into the entries of an instruction set. They are
+/// unsafe for the reason that [`Simd`] gives.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! vector_functions {
+    ($(
+        fn $name:ident $(<$(const $number:ident: $type:ty),*>)? ($($parameters:tt)*) $(-> $result:ty)? $body:block
+    )*) => {
+        $(
+            #[allow(unused_unsafe, reason = "some functions compute with numbers alone")]
+            #[inline(always)]
+            unsafe fn $name $(<$(const $number: $type),*>)? ($($parameters)*) $(-> $result)? {
+                // SAFETY: the caller runs with the instruction set, and vouches for the memory of the lanes that
+                // the function accesses.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use vector_functions;
 
 /// Defines the entries of an instruction set: functions that enable its features, into which the code that is
 /// common to all instruction sets is inlined.

@@ -13,6 +13,7 @@ use std::arch::asm;
 use super::level::{DotLevel, DotTiles, entry, microkernels};
 use super::tile::{Dot, DotMicrokernel, DotTile, microkernel};
 use crate::dot::DotInstructions;
+use crate::simd::vector_functions;
 
 pub(super) fn of(dot: DotInstructions) -> DotLevel {
     match dot {
@@ -88,33 +89,17 @@ macro_rules! sums {
         type Mask = usize;
         const COLUMNS: usize = 4;
 
-        #[inline(always)]
-        unsafe fn mask(columns: usize) -> usize {
-            columns
-        }
+        vector_functions! {
+            fn mask(columns: usize) -> usize { columns }
 
-        #[inline(always)]
-        unsafe fn load<const UNSIGNED: bool>(from: [*const u8; 2]) -> Self::Columns {
-            // SAFETY: the caller runs with NEON, and groups of four columns may be read.
-            unsafe { Self::load_masked::<UNSIGNED>(from, 4) }
-        }
+            fn load<const UNSIGNED: bool>(from: [*const u8; 2]) -> Self::Columns {
+                Self::load_masked::<UNSIGNED>(from, 4)
+            }
 
-        #[inline(always)]
-        unsafe fn add(a: int32x4_t, b: int32x4_t) -> int32x4_t {
-            // SAFETY: the caller runs with NEON.
-            unsafe { vaddq_s32(a, b) }
-        }
+            fn add(a: int32x4_t, b: int32x4_t) -> int32x4_t { vaddq_s32(a, b) }
+            fn load_sums(from: *const i32, mask: usize) -> int32x4_t { load_words(from, mask) }
 
-        #[inline(always)]
-        unsafe fn load_sums(from: *const i32, mask: usize) -> int32x4_t {
-            // SAFETY: the caller runs with NEON, and the selected elements may be read.
-            unsafe { load_words(from, mask) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_sums(to: *mut i32, mask: usize, value: int32x4_t) {
-            // SAFETY: the caller runs with NEON, and the selected elements may be written.
-            unsafe {
+            fn store_sums(to: *mut i32, mask: usize, value: int32x4_t) {
                 if mask == 4 {
                     return vst1q_s32(to, value);
                 }
@@ -141,32 +126,22 @@ impl Dot for Neon {
     type Columns = int8x16_t;
     const A_STEP: isize = 4;
 
-    #[inline(always)]
-    unsafe fn zero() -> [int32x4_t; 2] {
-        // SAFETY: the caller runs with NEON.
-        unsafe { [vdupq_n_s32(0); 2] }
-    }
+    vector_functions! {
+        fn zero() -> [int32x4_t; 2] { [vdupq_n_s32(0); 2] }
 
-    #[inline(always)]
-    unsafe fn element(from: *const u8) -> int8x8_t {
-        // SAFETY: the caller runs with NEON, and a group of A may be read.
-        unsafe { vreinterpret_s8_s32(vdup_n_s32(from.cast::<i32>().read_unaligned())) }
-    }
+        fn element(from: *const u8) -> int8x8_t {
+            vreinterpret_s8_s32(vdup_n_s32(from.cast::<i32>().read_unaligned()))
+        }
 
-    #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: usize) -> int8x16_t {
-        // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
-        unsafe { vreinterpretq_s8_s32(load_words(from.cast(), mask)) }
-    }
+        fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: usize) -> int8x16_t {
+            vreinterpretq_s8_s32(load_words(from.cast(), mask))
+        }
 
-    #[inline(always)]
-    unsafe fn add_products<const UNSIGNED: bool>(
-        sums: [int32x4_t; 2],
-        element: int8x8_t,
-        columns: int8x16_t,
-    ) -> [int32x4_t; 2] {
-        // SAFETY: the caller runs with NEON.
-        unsafe {
+        fn add_products<const UNSIGNED: bool>(
+            sums: [int32x4_t; 2],
+            element: int8x8_t,
+            columns: int8x16_t,
+        ) -> [int32x4_t; 2] {
             let halves = [vget_low_s8(columns), vget_high_s8(columns)];
             let add = |sum: int32x4_t, half: int8x8_t| match UNSIGNED {
                 true => {
@@ -177,12 +152,8 @@ impl Dot for Neon {
             };
             [add(sums[0], halves[0]), add(sums[1], halves[1])]
         }
-    }
 
-    #[inline(always)]
-    unsafe fn whole(sums: [int32x4_t; 2], _: usize) -> int32x4_t {
-        // SAFETY: the caller runs with NEON.
-        unsafe { vpaddq_s32(sums[0], sums[1]) }
+        fn whole(sums: [int32x4_t; 2], _: usize) -> int32x4_t { vpaddq_s32(sums[0], sums[1]) }
     }
 
     sums!();
@@ -197,37 +168,23 @@ impl Dot for NeonDot {
     const GROUPS: usize = 2;
     const A_STEP: isize = 8;
 
-    #[inline(always)]
-    unsafe fn zero() -> int32x4_t {
-        // SAFETY: the caller runs with NEON.
-        unsafe { vdupq_n_s32(0) }
-    }
+    vector_functions! {
+        fn zero() -> int32x4_t { vdupq_n_s32(0) }
+        fn element(from: *const u8) -> int8x8_t { vld1_s8(from.cast()) }
 
-    #[inline(always)]
-    unsafe fn element(from: *const u8) -> int8x8_t {
-        // SAFETY: the caller runs with NEON, and a step of A may be read.
-        unsafe { vld1_s8(from.cast()) }
-    }
+        fn load_masked<const UNSIGNED: bool>(from: [*const u8; 2], mask: usize) -> [int32x4_t; 2] {
+            [load_words(from[0].cast(), mask), load_words(from[1].cast(), mask)]
+        }
 
-    #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>(from: [*const u8; 2], mask: usize) -> [int32x4_t; 2] {
-        // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
-        unsafe { [load_words(from[0].cast(), mask), load_words(from[1].cast(), mask)] }
-    }
+        fn add_products<const UNSIGNED: bool>(
+            sums: int32x4_t,
+            element: int8x8_t,
+            columns: [int32x4_t; 2],
+        ) -> int32x4_t {
+            dot::<UNSIGNED>(sums, element, columns)
+        }
 
-    #[inline(always)]
-    unsafe fn add_products<const UNSIGNED: bool>(
-        sums: int32x4_t,
-        element: int8x8_t,
-        columns: [int32x4_t; 2],
-    ) -> int32x4_t {
-        // SAFETY: the caller runs with the extension for dot products.
-        unsafe { dot::<UNSIGNED>(sums, element, columns) }
-    }
-
-    #[inline(always)]
-    unsafe fn whole(sums: int32x4_t, _: usize) -> int32x4_t {
-        sums
+        fn whole(sums: int32x4_t, _: usize) -> int32x4_t { sums }
     }
 
     sums!();
@@ -277,46 +234,27 @@ impl Dot for NeonMatrix {
     const GROUPS: usize = 2;
     const A_STEP: isize = 16;
 
-    #[inline(always)]
-    unsafe fn zero() -> [int32x4_t; 2] {
-        // SAFETY: the caller runs with NEON.
-        unsafe { [vdupq_n_s32(0); 2] }
-    }
+    vector_functions! {
+        fn zero() -> [int32x4_t; 2] { [vdupq_n_s32(0); 2] }
+        fn element(from: *const u8) -> int8x16_t { vld1q_s8(from.cast()) }
 
-    #[inline(always)]
-    unsafe fn element(from: *const u8) -> int8x16_t {
-        // SAFETY: the caller runs with NEON, and a step of two rows of A may be read.
-        unsafe { vld1q_s8(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>(from: [*const u8; 2], mask: usize) -> [int32x4_t; 2] {
-        // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
-        unsafe {
+        fn load_masked<const UNSIGNED: bool>(from: [*const u8; 2], mask: usize) -> [int32x4_t; 2] {
             let [first, second] = from.map(|group| load_words(group.cast(), mask));
             [vzip1q_s32(first, second), vzip2q_s32(first, second)]
         }
-    }
 
-    #[inline(always)]
-    unsafe fn add_products<const UNSIGNED: bool>(
-        sums: [int32x4_t; 2],
-        element: int8x16_t,
-        columns: [int32x4_t; 2],
-    ) -> [int32x4_t; 2] {
-        // SAFETY: the caller runs with the extension for products of matrices.
-        unsafe {
+        fn add_products<const UNSIGNED: bool>(
+            sums: [int32x4_t; 2],
+            element: int8x16_t,
+            columns: [int32x4_t; 2],
+        ) -> [int32x4_t; 2] {
             [
                 multiply::<UNSIGNED>(sums[0], element, columns[0]),
                 multiply::<UNSIGNED>(sums[1], element, columns[1]),
             ]
         }
-    }
 
-    #[inline(always)]
-    unsafe fn whole(sums: [int32x4_t; 2], row: usize) -> int32x4_t {
-        // SAFETY: the caller runs with NEON.
-        unsafe {
+        fn whole(sums: [int32x4_t; 2], row: usize) -> int32x4_t {
             let [low, high] = sums.map(|columns| vreinterpretq_s64_s32(columns));
             vreinterpretq_s32_s64(if row == 0 { vzip1q_s64(low, high) } else { vzip2q_s64(low, high) })
         }

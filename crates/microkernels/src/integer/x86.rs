@@ -10,6 +10,7 @@ use std::arch::x86_64::*;
 use super::level::{DotLevel, DotTiles, entry, microkernels};
 use super::tile::{Dot, DotMicrokernel, DotTile, microkernel};
 use crate::dot::DotInstructions;
+use crate::simd::vector_functions;
 
 pub(super) fn of(dot: DotInstructions) -> DotLevel {
     match dot {
@@ -85,28 +86,14 @@ macro_rules! sums_256 {
         type Mask = __m256i;
         const COLUMNS: usize = 8;
 
-        #[inline(always)]
-        unsafe fn mask(columns: usize) -> __m256i {
-            // SAFETY: the caller runs with AVX2.
-            unsafe { mask_256(columns) }
-        }
+        vector_functions! {
+            fn mask(columns: usize) -> __m256i { mask_256(columns) }
+            fn add(a: __m256i, b: __m256i) -> __m256i { _mm256_add_epi32(a, b) }
+            fn load_sums(from: *const i32, mask: __m256i) -> __m256i { _mm256_maskload_epi32(from, mask) }
 
-        #[inline(always)]
-        unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: the caller runs with AVX2.
-            unsafe { _mm256_add_epi32(a, b) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_sums(from: *const i32, mask: __m256i) -> __m256i {
-            // SAFETY: the caller runs with AVX2, and the selected elements may be read.
-            unsafe { _mm256_maskload_epi32(from, mask) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_sums(to: *mut i32, mask: __m256i, value: __m256i) {
-            // SAFETY: the caller runs with AVX2, and the selected elements may be written.
-            unsafe { _mm256_maskstore_epi32(to, mask, value) }
+            fn store_sums(to: *mut i32, mask: __m256i, value: __m256i) {
+                _mm256_maskstore_epi32(to, mask, value)
+            }
         }
     };
 }
@@ -121,22 +108,11 @@ impl Dot for Avx2 {
     type Columns = [__m256i; 2];
     const A_STEP: isize = 8;
 
-    #[inline(always)]
-    unsafe fn zero() -> [__m256i; 2] {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { [_mm256_setzero_si256(); 2] }
-    }
+    vector_functions! {
+        fn zero() -> [__m256i; 2] { [_mm256_setzero_si256(); 2] }
+        fn element(from: *const u8) -> __m256i { _mm256_set1_epi64x(from.cast::<i64>().read_unaligned()) }
 
-    #[inline(always)]
-    unsafe fn element(from: *const u8) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and a group of A may be read.
-        unsafe { _mm256_set1_epi64x(from.cast::<i64>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> [__m256i; 2] {
-        // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
-        unsafe {
+        fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> [__m256i; 2] {
             let halves = [_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.wrapping_add(16).cast())];
             if UNSIGNED {
                 [_mm256_cvtepu8_epi16(halves[0]), _mm256_cvtepu8_epi16(halves[1])]
@@ -144,12 +120,8 @@ impl Dot for Avx2 {
                 [_mm256_cvtepi8_epi16(halves[0]), _mm256_cvtepi8_epi16(halves[1])]
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> [__m256i; 2] {
-        // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
-        unsafe {
+        fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> [__m256i; 2] {
             let groups = _mm256_maskload_epi32(from.cast(), mask);
             let halves = [_mm256_castsi256_si128(groups), _mm256_extracti128_si256::<1>(groups)];
             if UNSIGNED {
@@ -158,27 +130,19 @@ impl Dot for Avx2 {
                 [_mm256_cvtepi8_epi16(halves[0]), _mm256_cvtepi8_epi16(halves[1])]
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn add_products<const UNSIGNED: bool>(
-        sums: [__m256i; 2],
-        element: __m256i,
-        columns: [__m256i; 2],
-    ) -> [__m256i; 2] {
-        // SAFETY: the caller runs with AVX2.
-        unsafe {
+        fn add_products<const UNSIGNED: bool>(
+            sums: [__m256i; 2],
+            element: __m256i,
+            columns: [__m256i; 2],
+        ) -> [__m256i; 2] {
             [
                 _mm256_add_epi32(sums[0], _mm256_madd_epi16(element, columns[0])),
                 _mm256_add_epi32(sums[1], _mm256_madd_epi16(element, columns[1])),
             ]
         }
-    }
 
-    #[inline(always)]
-    unsafe fn whole(sums: [__m256i; 2], _: usize) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe {
+        fn whole(sums: [__m256i; 2], _: usize) -> __m256i {
             // Columns 0, 1, 4, 5, then 2, 3, 6, 7.
             let pairs = _mm256_hadd_epi32(sums[0], sums[1]);
             _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs)
@@ -199,48 +163,33 @@ macro_rules! vnni_256 {
             type Columns = __m256i;
             const A_STEP: isize = 4;
 
-            #[inline(always)]
-            unsafe fn zero() -> __m256i {
-                // SAFETY: the caller runs with AVX2.
-                unsafe { _mm256_setzero_si256() }
-            }
+            vector_functions! {
+                fn zero() -> __m256i { _mm256_setzero_si256() }
 
-            #[inline(always)]
-            unsafe fn element(from: *const u8) -> __m256i {
-                // SAFETY: the caller runs with AVX2, and a group of A may be read.
-                unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
-            }
+                fn element(from: *const u8) -> __m256i {
+                    _mm256_set1_epi32(from.cast::<i32>().read_unaligned())
+                }
 
-            #[inline(always)]
-            unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m256i {
-                // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
-                unsafe { _mm256_loadu_si256(from.cast()) }
-            }
+                fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m256i {
+                    _mm256_loadu_si256(from.cast())
+                }
 
-            #[inline(always)]
-            unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> __m256i {
-                // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
-                unsafe { _mm256_maskload_epi32(from.cast(), mask) }
-            }
+                fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> __m256i {
+                    _mm256_maskload_epi32(from.cast(), mask)
+                }
 
-            #[inline(always)]
-            unsafe fn add_products<const UNSIGNED: bool>(
-                sums: __m256i,
-                element: __m256i,
-                columns: __m256i,
-            ) -> __m256i {
-                // SAFETY: the caller runs with VNNI for 256 bits.
-                unsafe {
+                fn add_products<const UNSIGNED: bool>(
+                    sums: __m256i,
+                    element: __m256i,
+                    columns: __m256i,
+                ) -> __m256i {
                     match UNSIGNED {
                         true => $dpbusd(sums, columns, element),
                         false => $dpbusd(sums, element, columns),
                     }
                 }
-            }
 
-            #[inline(always)]
-            unsafe fn whole(sums: __m256i, _: usize) -> __m256i {
-                sums
+                fn whole(sums: __m256i, _: usize) -> __m256i { sums }
             }
 
             sums_256!();
@@ -262,70 +211,32 @@ impl Dot for Avx512Vnni {
     const COLUMNS: usize = 16;
     const A_STEP: isize = 4;
 
-    #[inline(always)]
-    unsafe fn zero() -> __m512i {
-        // SAFETY: the caller runs with AVX-512.
-        unsafe { _mm512_setzero_si512() }
-    }
+    vector_functions! {
+        fn zero() -> __m512i { _mm512_setzero_si512() }
+        fn element(from: *const u8) -> __m512i { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
+        fn mask(columns: usize) -> __mmask16 { ((1u32 << columns) - 1) as __mmask16 }
 
-    #[inline(always)]
-    unsafe fn element(from: *const u8) -> __m512i {
-        // SAFETY: the caller runs with AVX-512, and a group of A may be read.
-        unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
-    }
+        fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m512i {
+            _mm512_loadu_si512(from.cast())
+        }
 
-    #[inline(always)]
-    unsafe fn mask(columns: usize) -> __mmask16 {
-        ((1u32 << columns) - 1) as __mmask16
-    }
+        fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __mmask16) -> __m512i {
+            _mm512_maskz_loadu_epi32(mask, from.cast())
+        }
 
-    #[inline(always)]
-    unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m512i {
-        // SAFETY: the caller runs with AVX-512, and groups of sixteen columns may be read.
-        unsafe { _mm512_loadu_si512(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __mmask16) -> __m512i {
-        // SAFETY: the caller runs with AVX-512, and the groups of the selected columns may be read.
-        unsafe { _mm512_maskz_loadu_epi32(mask, from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn add_products<const UNSIGNED: bool>(
-        sums: __m512i,
-        element: __m512i,
-        columns: __m512i,
-    ) -> __m512i {
-        // SAFETY: the caller runs with AVX-512 VNNI.
-        unsafe {
+        fn add_products<const UNSIGNED: bool>(sums: __m512i, element: __m512i, columns: __m512i) -> __m512i {
             match UNSIGNED {
                 true => _mm512_dpbusd_epi32(sums, columns, element),
                 false => _mm512_dpbusd_epi32(sums, element, columns),
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn whole(sums: __m512i, _: usize) -> __m512i {
-        sums
-    }
+        fn whole(sums: __m512i, _: usize) -> __m512i { sums }
+        fn add(a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi32(a, b) }
+        fn load_sums(from: *const i32, mask: __mmask16) -> __m512i { _mm512_maskz_loadu_epi32(mask, from) }
 
-    #[inline(always)]
-    unsafe fn add(a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: the caller runs with AVX-512.
-        unsafe { _mm512_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_sums(from: *const i32, mask: __mmask16) -> __m512i {
-        // SAFETY: the caller runs with AVX-512, and the selected elements may be read.
-        unsafe { _mm512_maskz_loadu_epi32(mask, from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_sums(to: *mut i32, mask: __mmask16, value: __m512i) {
-        // SAFETY: the caller runs with AVX-512, and the selected elements may be written.
-        unsafe { _mm512_mask_storeu_epi32(to, mask, value) }
+        fn store_sums(to: *mut i32, mask: __mmask16, value: __m512i) {
+            _mm512_mask_storeu_epi32(to, mask, value)
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{MAX_LANES, Simd, VectorCode, entries};
+use super::{MAX_LANES, Simd, VectorCode, entries, vector_functions};
 use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
 use crate::tile_shape::TileShape;
@@ -22,59 +22,22 @@ impl Simd for Avx2<f32> {
     const SHAPE: TileShape = TileShape::AVX2_F32;
     const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6);
 
-    #[inline(always)]
-    unsafe fn zero() -> __m256 {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_setzero_ps() }
-    }
+    vector_functions! {
+        fn zero() -> __m256 { _mm256_setzero_ps() }
+        fn broadcast(from: *const f32) -> __m256 { _mm256_broadcast_ss(&*from) }
+        fn load(from: *const f32) -> __m256 { _mm256_loadu_ps(from) }
+        fn store(to: *mut f32, value: __m256) { _mm256_storeu_ps(to, value) }
 
-    #[inline(always)]
-    unsafe fn broadcast(from: *const f32) -> __m256 {
-        // SAFETY: the caller runs with AVX2, and the element may be read.
-        unsafe { _mm256_broadcast_ss(&*from) }
-    }
+        fn mask(lanes: usize) -> __m256i {
+            // `lanes` is at most 8, so the table has eight entries from `8 - lanes` on.
+            _mm256_loadu_si256(LANES_32.as_ptr().add(8 - lanes).cast())
+        }
 
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> __m256 {
-        // SAFETY: the caller runs with AVX2, and eight elements may be read.
-        unsafe { _mm256_loadu_ps(from) }
-    }
+        fn load_masked(from: *const f32, mask: __m256i) -> __m256 { _mm256_maskload_ps(from, mask) }
+        fn store_masked(to: *mut f32, mask: __m256i, value: __m256) { _mm256_maskstore_ps(to, mask, value) }
+        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
 
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, value: __m256) {
-        // SAFETY: the caller runs with AVX2, and eight elements may be written.
-        unsafe { _mm256_storeu_ps(to, value) }
-    }
-
-    #[inline(always)]
-    unsafe fn mask(lanes: usize) -> __m256i {
-        // SAFETY: the caller runs with AVX2. `lanes` is at most 8, so the table has eight entries from `8 -
-        // lanes` on.
-        unsafe { _mm256_loadu_si256(LANES_32.as_ptr().add(8 - lanes).cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_masked(from: *const f32, mask: __m256i) -> __m256 {
-        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
-        unsafe { _mm256_maskload_ps(from, mask) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_masked(to: *mut f32, mask: __m256i, value: __m256) {
-        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be written.
-        unsafe { _mm256_maskstore_ps(to, mask, value) }
-    }
-
-    #[inline(always)]
-    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
-        // SAFETY: the caller runs with FMA.
-        unsafe { _mm256_fmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    unsafe fn transpose(r: &mut [__m256; MAX_LANES]) {
-        // SAFETY: the caller runs with AVX2.
-        unsafe {
+        fn transpose(r: &mut [__m256; MAX_LANES]) {
             // Macros, since a closure might not be inlined into functions with AVX2.
             macro_rules! pairs {
                 ($a:expr, $b:expr) => {
@@ -95,55 +58,25 @@ impl Simd for Avx2<f32> {
                 r[i + 4] = _mm256_permute2f128_ps::<0x31>(low, high);
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and eight summands may be read.
-        unsafe {
+        fn within(summands: *const i32, other: i32, limit: i32) -> __m256i {
             let sum = _mm256_add_epi32(_mm256_loadu_si256(summands.cast()), _mm256_set1_epi32(other));
             let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(limit), sum);
             _mm256_andnot_si256(_mm256_srai_epi32::<31>(sum), below)
         }
-    }
 
-    #[inline(always)]
-    unsafe fn bits(mask: __m256i) -> u32 {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(mask)) as u32 }
-    }
+        fn bits(mask: __m256i) -> u32 { _mm256_movemask_ps(_mm256_castsi256_ps(mask)) as u32 }
+        fn both(a: __m256i, b: __m256i) -> __m256i { _mm256_and_si256(a, b) }
+        fn without(a: __m256i, b: __m256i) -> __m256i { _mm256_andnot_si256(b, a) }
 
-    #[inline(always)]
-    unsafe fn both(a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_and_si256(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn without(a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_andnot_si256(b, a) }
-    }
-
-    #[inline(always)]
-    unsafe fn gather_masked(from: *const f32, offsets: &[i32; MAX_LANES], mask: __m256i) -> __m256 {
-        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
-        unsafe {
+        fn gather_masked(from: *const f32, offsets: &[i32; MAX_LANES], mask: __m256i) -> __m256 {
             let offsets = _mm256_loadu_si256(offsets.as_ptr().cast());
             _mm256_mask_i32gather_ps::<1>(_mm256_setzero_ps(), from, offsets, _mm256_castsi256_ps(mask))
         }
-    }
 
-    #[inline(always)]
-    unsafe fn or(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_or_ps(a, b) }
-    }
+        fn or(a: __m256, b: __m256) -> __m256 { _mm256_or_ps(a, b) }
 
-    #[inline(always)]
-    unsafe fn widen(from: *const u16, bf16: bool) -> __m256 {
-        // SAFETY: the caller runs with AVX2 and F16C, and eight elements may be read.
-        unsafe {
+        fn widen(from: *const u16, bf16: bool) -> __m256 {
             let bits = _mm_loadu_si128(from.cast());
             if bf16 {
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits)))
@@ -168,59 +101,22 @@ impl Simd for Avx2<f64> {
     const SHAPE: TileShape = TileShape::AVX2_F64;
     const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6);
 
-    #[inline(always)]
-    unsafe fn zero() -> __m256d {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_setzero_pd() }
-    }
+    vector_functions! {
+        fn zero() -> __m256d { _mm256_setzero_pd() }
+        fn broadcast(from: *const f64) -> __m256d { _mm256_broadcast_sd(&*from) }
+        fn load(from: *const f64) -> __m256d { _mm256_loadu_pd(from) }
+        fn store(to: *mut f64, value: __m256d) { _mm256_storeu_pd(to, value) }
 
-    #[inline(always)]
-    unsafe fn broadcast(from: *const f64) -> __m256d {
-        // SAFETY: the caller runs with AVX2, and the element may be read.
-        unsafe { _mm256_broadcast_sd(&*from) }
-    }
+        fn mask(lanes: usize) -> __m256i {
+            // `lanes` is at most 4, so the table has four entries from `4 - lanes` on.
+            _mm256_loadu_si256(LANES_64.as_ptr().add(4 - lanes).cast())
+        }
 
-    #[inline(always)]
-    unsafe fn load(from: *const f64) -> __m256d {
-        // SAFETY: the caller runs with AVX2, and four elements may be read.
-        unsafe { _mm256_loadu_pd(from) }
-    }
+        fn load_masked(from: *const f64, mask: __m256i) -> __m256d { _mm256_maskload_pd(from, mask) }
+        fn store_masked(to: *mut f64, mask: __m256i, value: __m256d) { _mm256_maskstore_pd(to, mask, value) }
+        fn fma(a: __m256d, b: __m256d, c: __m256d) -> __m256d { _mm256_fmadd_pd(a, b, c) }
 
-    #[inline(always)]
-    unsafe fn store(to: *mut f64, value: __m256d) {
-        // SAFETY: the caller runs with AVX2, and four elements may be written.
-        unsafe { _mm256_storeu_pd(to, value) }
-    }
-
-    #[inline(always)]
-    unsafe fn mask(lanes: usize) -> __m256i {
-        // SAFETY: the caller runs with AVX2; four entries from `4 - lanes` on are in the table, since `lanes`
-        // is at most 4.
-        unsafe { _mm256_loadu_si256(LANES_64.as_ptr().add(4 - lanes).cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_masked(from: *const f64, mask: __m256i) -> __m256d {
-        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
-        unsafe { _mm256_maskload_pd(from, mask) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_masked(to: *mut f64, mask: __m256i, value: __m256d) {
-        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be written.
-        unsafe { _mm256_maskstore_pd(to, mask, value) }
-    }
-
-    #[inline(always)]
-    unsafe fn fma(a: __m256d, b: __m256d, c: __m256d) -> __m256d {
-        // SAFETY: the caller runs with FMA.
-        unsafe { _mm256_fmadd_pd(a, b, c) }
-    }
-
-    #[inline(always)]
-    unsafe fn transpose(r: &mut [__m256d; MAX_LANES]) {
-        // SAFETY: the caller runs with AVX2.
-        unsafe {
+        fn transpose(r: &mut [__m256d; MAX_LANES]) {
             let (a, b) = (_mm256_unpacklo_pd(r[0], r[1]), _mm256_unpackhi_pd(r[0], r[1]));
             let (c, d) = (_mm256_unpacklo_pd(r[2], r[3]), _mm256_unpackhi_pd(r[2], r[3]));
             r[0] = _mm256_permute2f128_pd::<0x20>(a, c);
@@ -228,59 +124,23 @@ impl Simd for Avx2<f64> {
             r[2] = _mm256_permute2f128_pd::<0x31>(a, c);
             r[3] = _mm256_permute2f128_pd::<0x31>(b, d);
         }
-    }
 
-    #[inline(always)]
-    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and four summands may be read.
-        unsafe {
+        fn within(summands: *const i32, other: i32, limit: i32) -> __m256i {
             let sum = _mm_add_epi32(_mm_loadu_si128(summands.cast()), _mm_set1_epi32(other));
             let below = _mm_cmpgt_epi32(_mm_set1_epi32(limit), sum);
             _mm256_cvtepi32_epi64(_mm_andnot_si128(_mm_srai_epi32::<31>(sum), below))
         }
-    }
 
-    #[inline(always)]
-    unsafe fn bits(mask: __m256i) -> u32 {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_movemask_pd(_mm256_castsi256_pd(mask)) as u32 }
-    }
+        fn bits(mask: __m256i) -> u32 { _mm256_movemask_pd(_mm256_castsi256_pd(mask)) as u32 }
+        fn both(a: __m256i, b: __m256i) -> __m256i { _mm256_and_si256(a, b) }
+        fn without(a: __m256i, b: __m256i) -> __m256i { _mm256_andnot_si256(b, a) }
 
-    #[inline(always)]
-    unsafe fn both(a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_and_si256(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn without(a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_andnot_si256(b, a) }
-    }
-
-    #[inline(always)]
-    unsafe fn gather_masked(from: *const f64, offsets: &[i32; MAX_LANES], mask: __m256i) -> __m256d {
-        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
-        unsafe {
+        fn gather_masked(from: *const f64, offsets: &[i32; MAX_LANES], mask: __m256i) -> __m256d {
             let offsets = _mm_loadu_si128(offsets.as_ptr().cast());
             _mm256_mask_i32gather_pd::<1>(_mm256_setzero_pd(), from, offsets, _mm256_castsi256_pd(mask))
         }
-    }
 
-    #[inline(always)]
-    unsafe fn or(a: __m256d, b: __m256d) -> __m256d {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_or_pd(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn widen(_: *const u16, _: bool) -> __m256d {
-        unreachable!("plans with operands in half precision multiply f32")
-    }
-
-    #[inline(always)]
-    fn widened(_: u16, _: bool) -> f64 {
-        unreachable!("plans with operands in half precision multiply f32")
+        fn or(a: __m256d, b: __m256d) -> __m256d { _mm256_or_pd(a, b) }
     }
 
     entries!("avx2,fma,f16c");

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Avx2, MAX_LANES, Simd, VectorCode, entries};
+use super::{Avx2, MAX_LANES, Simd, VectorCode, entries, vector_functions};
 use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
 use crate::tile_shape::TileShape;
@@ -28,72 +28,19 @@ macro_rules! methods {
         const MICROKERNELS: Microkernels<Self> =
     microkernels!(true; 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 3 4 5 6 7 8 9 10);
 
-        #[inline(always)]
-        unsafe fn zero() -> $vector {
-            // SAFETY: the caller runs with AVX-512.
-            unsafe { $zero() }
-        }
-
-        #[inline(always)]
-        unsafe fn broadcast(from: *const $element) -> $vector {
-            // SAFETY: the caller runs with AVX-512, and the element may be read.
-            unsafe { $broadcast(*from) }
-        }
-
-        #[inline(always)]
-        unsafe fn load(from: *const $element) -> $vector {
-            // SAFETY: the caller runs with AVX-512, and a vector of elements may be read.
-            unsafe { $load(from) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(to: *mut $element, value: $vector) {
-            // SAFETY: the caller runs with AVX-512, and a vector of elements may be written.
-            unsafe { $store(to, value) }
-        }
-
-        #[inline(always)]
-        unsafe fn mask(lanes: usize) -> $mask {
-            ((1_u32 << lanes) - 1) as $mask
-        }
-
-        #[inline(always)]
-        unsafe fn load_masked(from: *const $element, mask: $mask) -> $vector {
-            // SAFETY: the caller runs with AVX-512, and the lanes of the mask may be read.
-            unsafe { $load_masked(mask, from) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_masked(to: *mut $element, mask: $mask, value: $vector) {
-            // SAFETY: the caller runs with AVX-512, and the lanes of the mask may be written.
-            unsafe { $store_masked(to, mask, value) }
-        }
-
-        #[inline(always)]
-        unsafe fn fma(a: $vector, b: $vector, c: $vector) -> $vector {
-            // SAFETY: the caller runs with AVX-512.
-            unsafe { $fma(a, b, c) }
-        }
-
-        #[inline(always)]
-        unsafe fn bits(mask: $mask) -> u32 {
-            mask.into()
-        }
-
-        #[inline(always)]
-        unsafe fn both(a: $mask, b: $mask) -> $mask {
-            a & b
-        }
-
-        #[inline(always)]
-        unsafe fn without(a: $mask, b: $mask) -> $mask {
-            a & !b
-        }
-
-        #[inline(always)]
-        unsafe fn or(a: $vector, b: $vector) -> $vector {
-            // SAFETY: the caller runs with AVX-512.
-            unsafe { $or(a, b) }
+        vector_functions! {
+            fn zero() -> $vector { $zero() }
+            fn broadcast(from: *const $element) -> $vector { $broadcast(*from) }
+            fn load(from: *const $element) -> $vector { $load(from) }
+            fn store(to: *mut $element, value: $vector) { $store(to, value) }
+            fn mask(lanes: usize) -> $mask { ((1_u32 << lanes) - 1) as $mask }
+            fn load_masked(from: *const $element, mask: $mask) -> $vector { $load_masked(mask, from) }
+            fn store_masked(to: *mut $element, mask: $mask, value: $vector) { $store_masked(to, mask, value) }
+            fn fma(a: $vector, b: $vector, c: $vector) -> $vector { $fma(a, b, c) }
+            fn bits(mask: $mask) -> u32 { mask.into() }
+            fn both(a: $mask, b: $mask) -> $mask { a & b }
+            fn without(a: $mask, b: $mask) -> $mask { a & !b }
+            fn or(a: $vector, b: $vector) -> $vector { $or(a, b) }
         }
 
         entries!("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
@@ -131,16 +78,12 @@ impl Simd for Avx512<f32> {
         _mm512_or_ps
     );
 
-    #[inline(always)]
-    unsafe fn merge_masked(value: __m512, from: *const f32, mask: __mmask16) -> __m512 {
-        // SAFETY: the caller runs with AVX-512, and the lanes of the mask may be read.
-        unsafe { _mm512_mask_loadu_ps(value, mask, from) }
-    }
+    vector_functions! {
+        fn merge_masked(value: __m512, from: *const f32, mask: __mmask16) -> __m512 {
+            _mm512_mask_loadu_ps(value, mask, from)
+        }
 
-    #[inline(always)]
-    unsafe fn transpose(r: &mut [__m512; MAX_LANES]) {
-        // SAFETY: the caller runs with AVX-512.
-        unsafe {
+        fn transpose(r: &mut [__m512; MAX_LANES]) {
             for i in (0..16).step_by(4) {
                 let (a, b) = (_mm512_unpacklo_ps(r[i], r[i + 1]), _mm512_unpackhi_ps(r[i], r[i + 1]));
                 let (c, d) = (_mm512_unpacklo_ps(r[i + 2], r[i + 3]), _mm512_unpackhi_ps(r[i + 2], r[i + 3]));
@@ -153,31 +96,19 @@ impl Simd for Avx512<f32> {
                 transpose_lanes!(_mm512_shuffle_f32x4, r, i, 4);
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> __mmask16 {
-        // SAFETY: the caller runs with AVX-512, and sixteen summands may be read.
-        unsafe {
+        fn within(summands: *const i32, other: i32, limit: i32) -> __mmask16 {
             let sum = _mm512_add_epi32(_mm512_loadu_si512(summands.cast()), _mm512_set1_epi32(other));
             let from_zero = _mm512_cmpge_epi32_mask(sum, _mm512_setzero_si512());
             _mm512_mask_cmplt_epi32_mask(from_zero, sum, _mm512_set1_epi32(limit))
         }
-    }
 
-    #[inline(always)]
-    unsafe fn gather_masked(from: *const f32, offsets: &[i32; MAX_LANES], mask: __mmask16) -> __m512 {
-        // SAFETY: the caller runs with AVX-512, and the lanes of the mask may be read.
-        unsafe {
+        fn gather_masked(from: *const f32, offsets: &[i32; MAX_LANES], mask: __mmask16) -> __m512 {
             let offsets = _mm512_loadu_si512(offsets.as_ptr().cast());
             _mm512_mask_i32gather_ps::<1>(_mm512_setzero_ps(), mask, offsets, from)
         }
-    }
 
-    #[inline(always)]
-    unsafe fn widen(from: *const u16, bf16: bool) -> __m512 {
-        // SAFETY: the caller runs with AVX-512, and sixteen elements may be read.
-        unsafe {
+        fn widen(from: *const u16, bf16: bool) -> __m512 {
             let bits = _mm256_loadu_si256(from.cast());
             if bf16 {
                 _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits)))
@@ -185,12 +116,8 @@ impl Simd for Avx512<f32> {
                 _mm512_cvtph_ps(bits)
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn widen_masked(from: *const u16, mask: __mmask16, bf16: bool) -> __m512 {
-        // SAFETY: the caller runs with AVX-512, and the lanes of the mask may be read.
-        unsafe {
+        fn widen_masked(from: *const u16, mask: __mmask16, bf16: bool) -> __m512 {
             let bits = _mm256_maskz_loadu_epi16(mask, from.cast());
             Self::widen((&raw const bits).cast(), bf16)
         }
@@ -218,10 +145,8 @@ impl Simd for Avx512<f64> {
         _mm512_or_pd
     );
 
-    #[inline(always)]
-    unsafe fn transpose(r: &mut [__m512d; MAX_LANES]) {
-        // SAFETY: the caller runs with AVX-512.
-        unsafe {
+    vector_functions! {
+        fn transpose(r: &mut [__m512d; MAX_LANES]) {
             for i in (0..8).step_by(2) {
                 let (a, b) = (_mm512_unpacklo_pd(r[i], r[i + 1]), _mm512_unpackhi_pd(r[i], r[i + 1]));
                 (r[i], r[i + 1]) = (a, b);
@@ -230,34 +155,16 @@ impl Simd for Avx512<f64> {
                 transpose_lanes!(_mm512_shuffle_f64x2, r, i, 2);
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> __mmask8 {
-        // SAFETY: the caller runs with AVX-512, and eight summands may be read.
-        unsafe {
+        fn within(summands: *const i32, other: i32, limit: i32) -> __mmask8 {
             let sum = _mm256_add_epi32(_mm256_loadu_si256(summands.cast()), _mm256_set1_epi32(other));
             let from_zero = _mm256_cmpge_epi32_mask(sum, _mm256_setzero_si256());
             _mm256_mask_cmplt_epi32_mask(from_zero, sum, _mm256_set1_epi32(limit))
         }
-    }
 
-    #[inline(always)]
-    unsafe fn gather_masked(from: *const f64, offsets: &[i32; MAX_LANES], mask: __mmask8) -> __m512d {
-        // SAFETY: the caller runs with AVX-512, and the lanes of the mask may be read.
-        unsafe {
+        fn gather_masked(from: *const f64, offsets: &[i32; MAX_LANES], mask: __mmask8) -> __m512d {
             let offsets = _mm256_loadu_si256(offsets.as_ptr().cast());
             _mm512_mask_i32gather_pd::<1>(_mm512_setzero_pd(), mask, offsets, from)
         }
-    }
-
-    #[inline(always)]
-    unsafe fn widen(_: *const u16, _: bool) -> __m512d {
-        unreachable!("plans with operands in half precision multiply f32")
-    }
-
-    #[inline(always)]
-    fn widened(_: u16, _: bool) -> f64 {
-        unreachable!("plans with operands in half precision multiply f32")
     }
 }

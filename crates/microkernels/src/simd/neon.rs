@@ -6,7 +6,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::{MAX_LANES, Simd, VectorCode, add_row, entries};
+use super::{MAX_LANES, Simd, VectorCode, add_row, entries, vector_functions};
 use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
 use crate::tile_shape::TileShape;
@@ -28,68 +28,27 @@ macro_rules! methods {
         const KEEPS_ADDRESSES: bool = true;
 const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6 7 8 9 10 11 12);
 
-        #[inline(always)]
-        unsafe fn zero() -> $vector {
-            // SAFETY: the caller runs with NEON.
-            unsafe { $splat(0.0) }
-        }
+        vector_functions! {
+            fn zero() -> $vector { $splat(0.0) }
+            fn broadcast(from: *const $element) -> $vector { $splat(*from) }
+            fn load(from: *const $element) -> $vector { $load(from) }
+            fn store(to: *mut $element, value: $vector) { $store(to, value) }
+            fn mask(lanes: usize) -> u8 { (1 << lanes) - 1 }
+            fn fma(a: $vector, b: $vector, c: $vector) -> $vector { $fma(c, a, b) }
+            fn bits(mask: u8) -> u32 { mask.into() }
+            fn both(a: u8, b: u8) -> u8 { a & b }
+            fn without(a: u8, b: u8) -> u8 { a & !b }
 
-        #[inline(always)]
-        unsafe fn broadcast(from: *const $element) -> $vector {
-            // SAFETY: the caller runs with NEON, and the element may be read.
-            unsafe { $splat(*from) }
-        }
-
-        #[inline(always)]
-        unsafe fn load(from: *const $element) -> $vector {
-            // SAFETY: the caller runs with NEON, and a vector of elements may be read.
-            unsafe { $load(from) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(to: *mut $element, value: $vector) {
-            // SAFETY: the caller runs with NEON, and a vector of elements may be written.
-            unsafe { $store(to, value) }
-        }
-
-        #[inline(always)]
-        unsafe fn mask(lanes: usize) -> u8 {
-            (1 << lanes) - 1
-        }
-
-        #[inline(always)]
-        unsafe fn fma(a: $vector, b: $vector, c: $vector) -> $vector {
-            // SAFETY: the caller runs with NEON.
-            unsafe { $fma(c, a, b) }
-        }
-
-        #[inline(always)]
-        unsafe fn bits(mask: u8) -> u32 {
-            mask.into()
-        }
-
-        #[inline(always)]
-        unsafe fn both(a: u8, b: u8) -> u8 {
-            a & b
-        }
-
-        #[inline(always)]
-        unsafe fn without(a: u8, b: u8) -> u8 {
-            a & !b
-        }
-
-        #[inline(always)]
-        unsafe fn add_rows<const H: usize, const W: usize>(
-            accumulators: &mut [[$vector; W]; H],
-            rows: &[*const u8],
-            offset: isize,
-            columns: [$vector; W],
-        ) {
-            for (accumulators, &row) in accumulators.iter_mut().zip(rows) {
-                let element: $vector;
-                // SAFETY: the element may be read. Such a load is cheaper than `ld1r`, which the compiler
-                // would take: that is also an arithmetic instruction.
-                unsafe {
+            fn add_rows<const H: usize, const W: usize>(
+                accumulators: &mut [[$vector; W]; H],
+                rows: &[*const u8],
+                offset: isize,
+                columns: [$vector; W],
+            ) {
+                for (accumulators, &row) in accumulators.iter_mut().zip(rows) {
+                    let element: $vector;
+                    // Such a load is cheaper than `ld1r`, which the compiler would take: that is also an
+                    // arithmetic instruction.
                     asm!(
                         concat!("ldr {element:", $load_lane, "}, [{row}, {offset}]"),
                         element = lateout(vreg) element,
@@ -111,33 +70,23 @@ const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6 7 8 9 
 impl Simd for Neon<f32> {
     methods!(f32, float32x4_t, NEON_F32, vdupq_n_f32, vld1q_f32, vst1q_f32, vfmaq_f32, vfmaq_laneq_f32, "s");
 
-    #[inline(always)]
-    unsafe fn load_masked(from: *const f32, mask: u8) -> float32x4_t {
-        // SAFETY: the caller runs with NEON, and the lanes of the mask may be read.
-        unsafe {
+    vector_functions! {
+        fn load_masked(from: *const f32, mask: u8) -> float32x4_t {
             if mask == 0b1111 {
                 return vld1q_f32(from);
             }
             vcombine_f32(load_pair(from, mask & 0b11), load_pair(from.wrapping_add(2), mask >> 2))
         }
-    }
 
-    #[inline(always)]
-    unsafe fn store_masked(to: *mut f32, mask: u8, value: float32x4_t) {
-        // SAFETY: the caller runs with NEON, and the lanes of the mask may be written.
-        unsafe {
+        fn store_masked(to: *mut f32, mask: u8, value: float32x4_t) {
             if mask == 0b1111 {
                 return vst1q_f32(to, value);
             }
             store_pair(to, mask & 0b11, vget_low_f32(value));
             store_pair(to.wrapping_add(2), mask >> 2, vget_high_f32(value));
         }
-    }
 
-    #[inline(always)]
-    unsafe fn transpose(r: &mut [float32x4_t; MAX_LANES]) {
-        // SAFETY: the caller runs with NEON.
-        unsafe {
+        fn transpose(r: &mut [float32x4_t; MAX_LANES]) {
             let even = [vtrn1q_f32(r[0], r[1]), vtrn1q_f32(r[2], r[3])].map(|row| vreinterpretq_f64_f32(row));
             let odd = [vtrn2q_f32(r[0], r[1]), vtrn2q_f32(r[2], r[3])].map(|row| vreinterpretq_f64_f32(row));
             r[0] = vreinterpretq_f32_f64(vzip1q_f64(even[0], even[1]));
@@ -145,23 +94,15 @@ impl Simd for Neon<f32> {
             r[2] = vreinterpretq_f32_f64(vzip2q_f64(even[0], even[1]));
             r[3] = vreinterpretq_f32_f64(vzip2q_f64(odd[0], odd[1]));
         }
-    }
 
-    #[inline(always)]
-    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> u8 {
-        // SAFETY: the caller runs with NEON, and four summands may be read.
-        unsafe {
+        fn within(summands: *const i32, other: i32, limit: i32) -> u8 {
             let sum = vaddq_s32(vld1q_s32(summands), vdupq_n_s32(other));
             let within = vandq_u32(vcgezq_s32(sum), vcltq_s32(sum, vdupq_n_s32(limit)));
             vaddvq_u32(vandq_u32(within, vld1q_u32([1, 2, 4, 8].as_ptr()))) as u8
         }
-    }
 
-    #[inline(always)]
-    unsafe fn gather_masked(from: *const f32, offsets: &[i32; MAX_LANES], mask: u8) -> float32x4_t {
-        let at = |lane: usize| from.wrapping_byte_offset(offsets[lane] as isize);
-        // SAFETY: the caller runs with NEON, and the lanes of the mask may be read.
-        unsafe {
+        fn gather_masked(from: *const f32, offsets: &[i32; MAX_LANES], mask: u8) -> float32x4_t {
+            let at = |lane: usize| from.wrapping_byte_offset(offsets[lane] as isize);
             let mut value = vdupq_n_f32(0.0);
             if mask & 1 != 0 {
                 value = vld1q_lane_f32::<0>(at(0), value);
@@ -177,18 +118,12 @@ impl Simd for Neon<f32> {
             }
             value
         }
-    }
 
-    #[inline(always)]
-    unsafe fn or(a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        // SAFETY: the caller runs with NEON.
-        unsafe { vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b))) }
-    }
+        fn or(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+            vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)))
+        }
 
-    #[inline(always)]
-    unsafe fn widen(from: *const u16, bf16: bool) -> float32x4_t {
-        // SAFETY: the caller runs with NEON, and four elements may be read.
-        unsafe {
+        fn widen(from: *const u16, bf16: bool) -> float32x4_t {
             let bits = vld1_u16(from);
             if bf16 {
                 vreinterpretq_f32_u32(vshll_n_u16::<16>(bits))
@@ -204,14 +139,12 @@ impl Simd for Neon<f32> {
         unsafe { vgetq_lane_f32::<0>(Self::widen([bits; 4].as_ptr(), bf16)) }
     }
 
-    #[inline(always)]
-    unsafe fn add_packed<const H: usize, const W: usize>(
-        accumulators: &mut [[float32x4_t; W]; H],
-        a: *const f32,
-        columns: [float32x4_t; W],
-    ) {
-        // SAFETY: the caller runs with NEON, and the elements of all rows may be read.
-        unsafe {
+    vector_functions! {
+        fn add_packed<const H: usize, const W: usize>(
+            accumulators: &mut [[float32x4_t; W]; H],
+            a: *const f32,
+            columns: [float32x4_t; W],
+        ) {
             let mut r = 0;
             while r + 4 <= H {
                 let elements = vld1q_f32(a.add(r));
@@ -233,10 +166,8 @@ impl Simd for Neon<f32> {
 impl Simd for Neon<f64> {
     methods!(f64, float64x2_t, NEON_F64, vdupq_n_f64, vld1q_f64, vst1q_f64, vfmaq_f64, vfmaq_laneq_f64, "d");
 
-    #[inline(always)]
-    unsafe fn load_masked(from: *const f64, mask: u8) -> float64x2_t {
-        // SAFETY: the caller runs with NEON, and the lanes of the mask may be read.
-        unsafe {
+    vector_functions! {
+        fn load_masked(from: *const f64, mask: u8) -> float64x2_t {
             match mask {
                 0b11 => vld1q_f64(from),
                 0b10 => vld1q_lane_f64::<1>(from.wrapping_add(1), vdupq_n_f64(0.0)),
@@ -244,12 +175,8 @@ impl Simd for Neon<f64> {
                 _ => vdupq_n_f64(0.0),
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn store_masked(to: *mut f64, mask: u8, value: float64x2_t) {
-        // SAFETY: the caller runs with NEON, and the lanes of the mask may be written.
-        unsafe {
+        fn store_masked(to: *mut f64, mask: u8, value: float64x2_t) {
             match mask {
                 0b11 => vst1q_f64(to, value),
                 0b10 => vst1q_lane_f64::<1>(to.wrapping_add(1), value),
@@ -257,29 +184,19 @@ impl Simd for Neon<f64> {
                 _ => {}
             }
         }
-    }
 
-    #[inline(always)]
-    unsafe fn transpose(r: &mut [float64x2_t; MAX_LANES]) {
-        // SAFETY: the caller runs with NEON.
-        unsafe { (r[0], r[1]) = (vzip1q_f64(r[0], r[1]), vzip2q_f64(r[0], r[1])) }
-    }
+        fn transpose(r: &mut [float64x2_t; MAX_LANES]) {
+            (r[0], r[1]) = (vzip1q_f64(r[0], r[1]), vzip2q_f64(r[0], r[1]))
+        }
 
-    #[inline(always)]
-    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> u8 {
-        // SAFETY: the caller runs with NEON, and two summands may be read.
-        unsafe {
+        fn within(summands: *const i32, other: i32, limit: i32) -> u8 {
             let sum = vadd_s32(vld1_s32(summands), vdup_n_s32(other));
             let within = vand_u32(vcgez_s32(sum), vclt_s32(sum, vdup_n_s32(limit)));
             vaddv_u32(vand_u32(within, vld1_u32([1, 2].as_ptr()))) as u8
         }
-    }
 
-    #[inline(always)]
-    unsafe fn gather_masked(from: *const f64, offsets: &[i32; MAX_LANES], mask: u8) -> float64x2_t {
-        let at = |lane: usize| from.wrapping_byte_offset(offsets[lane] as isize);
-        // SAFETY: the caller runs with NEON, and the lanes of the mask may be read.
-        unsafe {
+        fn gather_masked(from: *const f64, offsets: &[i32; MAX_LANES], mask: u8) -> float64x2_t {
+            let at = |lane: usize| from.wrapping_byte_offset(offsets[lane] as isize);
             let mut value = vdupq_n_f64(0.0);
             if mask & 1 != 0 {
                 value = vld1q_lane_f64::<0>(at(0), value);
@@ -289,32 +206,16 @@ impl Simd for Neon<f64> {
             }
             value
         }
-    }
 
-    #[inline(always)]
-    unsafe fn or(a: float64x2_t, b: float64x2_t) -> float64x2_t {
-        // SAFETY: the caller runs with NEON.
-        unsafe { vreinterpretq_f64_u64(vorrq_u64(vreinterpretq_u64_f64(a), vreinterpretq_u64_f64(b))) }
-    }
+        fn or(a: float64x2_t, b: float64x2_t) -> float64x2_t {
+            vreinterpretq_f64_u64(vorrq_u64(vreinterpretq_u64_f64(a), vreinterpretq_u64_f64(b)))
+        }
 
-    #[inline(always)]
-    unsafe fn widen(_: *const u16, _: bool) -> float64x2_t {
-        unreachable!("plans with operands in half precision multiply f32")
-    }
-
-    #[inline(always)]
-    fn widened(_: u16, _: bool) -> f64 {
-        unreachable!("plans with operands in half precision multiply f32")
-    }
-
-    #[inline(always)]
-    unsafe fn add_packed<const H: usize, const W: usize>(
-        accumulators: &mut [[float64x2_t; W]; H],
-        a: *const f64,
-        columns: [float64x2_t; W],
-    ) {
-        // SAFETY: the caller runs with NEON, and the elements of all rows may be read.
-        unsafe {
+        fn add_packed<const H: usize, const W: usize>(
+            accumulators: &mut [[float64x2_t; W]; H],
+            a: *const f64,
+            columns: [float64x2_t; W],
+        ) {
             let mut r = 0;
             while r + 2 <= H {
                 let elements = vld1q_f64(a.add(r));
