@@ -11,10 +11,8 @@ mod names;
 
 use std::fmt::{self, Write};
 
-use self::names::{
-    atomic, binary, comparison, memory_type, name, rounding_name, special_name, unary, vector,
-};
-use crate::inst::{FenceScope, Inst, MmaShape, PtxBinaryOp, PtxTernaryOp, ShuffleMode, Ty, VoteMode};
+use self::names::{binary, memory_type, special_name, unary, vector};
+use crate::inst::{Inst, PtxBinaryOp, PtxTernaryOp, ShuffleMode, Ty};
 use crate::program::{
     AddressBase, AddressOperand, GuardPredicate, PtxKernel, PtxOperand, PtxProgram, PtxStmt, Reg, RegClass,
     STATIC_SHARED_BYTES, StateSpace,
@@ -233,8 +231,8 @@ impl Printer<'_> {
             Inst::Ternary { op, ty, dst, a, b, c } => ternary(*op, *ty, *dst, [*a, *b, *c]),
             Inst::Compare { cmp, ty, dst, a, b } => format!(
                 "setp.{}.{} {}, {}, {}",
-                comparison(*cmp),
-                name(*ty),
+                cmp.name(),
+                ty.name(),
                 reg(*dst),
                 operand(*ty, *a),
                 operand(*ty, *b)
@@ -248,18 +246,11 @@ impl Printer<'_> {
                 reg(*pred)
             ),
             Inst::Convert { to, from, rounding, dst, src } => {
-                format!(
-                    "cvt{}.{}.{} {}, {}",
-                    rounding_name(*rounding),
-                    name(*to),
-                    name(*from),
-                    reg(*dst),
-                    reg(*src)
-                )
+                format!("cvt{}.{}.{} {}, {}", rounding.name(), to.name(), from.name(), reg(*dst), reg(*src))
             }
             Inst::ConvertPair { to, dst, halves: [low, high] } => format!(
                 "cvt.rn.{}.f32 {}, {}, {}",
-                name(*to),
+                to.name(),
                 reg(*dst),
                 operand(Ty::F32, *high),
                 operand(Ty::F32, *low)
@@ -277,7 +268,7 @@ impl Printer<'_> {
                 format!("st.{kind} {}, {values}", self.place(*space, *to))
             }
             Inst::Atomic { space, op, ty, dst, at, operands } => {
-                let kind = format!("{}.{}.{}", space, atomic(*op), name(*ty));
+                let kind = format!("{}.{}.{}", space, op.name(), ty.name());
                 let values: Vec<String> = operands.iter().map(|&value| operand(*ty, value)).collect();
                 let (at, values) = (self.place(*space, *at), values.join(", "));
                 match dst {
@@ -288,26 +279,20 @@ impl Printer<'_> {
             Inst::Barrier { id, threads: None } => format!("bar.sync {id}"),
             Inst::Barrier { id, threads: Some(threads) } => format!("bar.sync {id}, {threads}"),
             Inst::WarpBarrier => "bar.warp.sync 0xffffffff".into(),
-            Inst::Fence(FenceScope::Block) => "fence.acq_rel.cta".into(),
-            Inst::Fence(FenceScope::Device) => "fence.acq_rel.gpu".into(),
+            Inst::Fence(scope) => format!("fence.acq_rel.{}", scope.name()),
             Inst::Shuffle { mode, dst, src, lane, width } => {
-                let (mode, last) = match mode {
-                    ShuffleMode::Up => ("up", 0),
-                    ShuffleMode::Down => ("down", 31),
-                    ShuffleMode::Xor => ("bfly", 31),
-                    ShuffleMode::Index => ("idx", 31),
-                };
+                let last = if *mode == ShuffleMode::Up { 0 } else { 31 };
                 let clamp = (32_u32.wrapping_sub(*width) << 8) | last;
                 let lane = operand(Ty::U32, *lane);
-                format!("shfl.sync.{mode}.b32 {}, {}, {lane}, {clamp}, {EVERY_LANE}", reg(*dst), reg(*src))
+                format!(
+                    "shfl.sync.{}.b32 {}, {}, {lane}, {clamp}, {EVERY_LANE}",
+                    mode.name(),
+                    reg(*dst),
+                    reg(*src)
+                )
             }
             Inst::Vote { vote, dst, src } => {
-                let kind = match vote {
-                    VoteMode::All => "all.pred",
-                    VoteMode::Any => "any.pred",
-                    VoteMode::Ballot => "ballot.b32",
-                };
-                format!("vote.sync.{kind} {}, {}, {EVERY_LANE}", reg(*dst), reg(*src))
+                format!("vote.sync.{} {}, {}, {EVERY_LANE}", vote.name(), reg(*dst), reg(*src))
             }
             Inst::Ldmatrix { transposed, dsts, from } => {
                 let transposed = if *transposed { ".trans" } else { "" };
@@ -319,11 +304,7 @@ impl Printer<'_> {
                 )
             }
             Inst::Mma { shape, d, a, b, c } => {
-                let kind = match shape {
-                    MmaShape::F16K16 => "m16n8k16.row.col.f32.f16.f16.f32",
-                    MmaShape::Bf16K16 => "m16n8k16.row.col.f32.bf16.bf16.f32",
-                    MmaShape::Tf32K8 => "m16n8k8.row.col.f32.tf32.tf32.f32",
-                };
+                let kind = shape.name();
                 format!("mma.sync.aligned.{kind} {}, {}, {}, {}", list(d), list(a), list(b), list(c))
             }
             Inst::CpAsync { bytes, to, from, read } => {
@@ -507,5 +488,5 @@ fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> St
     };
     let table = table.map(|table| format!(", {table}")).unwrap_or_default();
     let (a, b, c) = (operand(ty, a), operand(ty, b), operand(third, c));
-    format!("{op}.{} {}, {a}, {b}, {c}{table}", name(ty), reg(dst))
+    format!("{op}.{} {}, {a}, {b}, {c}{table}", ty.name(), reg(dst))
 }

@@ -6,39 +6,39 @@ choices! {
     /// Operations on one operand, with the types for which they exist.
     PtxUnaryOp {
         /// `-x`: signed integers and floats.
-        Neg,
+        Neg = "neg",
         /// `|x|`: signed integers and floats. The least integer is its own absolute value.
-        Abs,
+        Abs = "abs",
         /// Inverts every bit, or a predicate.
-        Not,
+        Not = "not",
         /// Number of set bits (`popc`) of `B32` or `B64`; the result is `B32`.
-        CountOnes,
+        CountOnes = "popc",
         /// Number of leading zeros (`clz`) of `B32` or `B64`; the result is `B32`.
-        LeadingZeros,
+        LeadingZeros = "clz",
         /// Bits in reverse order (`brev`): `B32`, `B64`.
-        Reverse,
+        Reverse = "brev",
         /// Square root, rounded to nearest: `F32`, `F64`.
-        Sqrt,
+        Sqrt = "sqrt.rn",
         /// `1 / x`, rounded to nearest: `F32`, `F64`.
-        Recip,
+        Recip = "rcp.rn",
         /// `2^x`, within about 2 ulp: `F32`. Flushes subnormals to zero, like every approximation except
         /// [`PtxUnaryOp::TanhApprox`].
-        Exp2Approx,
+        Exp2Approx = "ex2.approx.ftz",
         /// `log2 x`, absolute error 2⁻²² near 1: `F32`.
-        Log2Approx,
+        Log2Approx = "lg2.approx.ftz",
         /// `sin x`, absolute error 2⁻²⁰ near 0: `F32`.
-        SinApprox,
+        SinApprox = "sin.approx.ftz",
         /// `cos x`, absolute error 2⁻²⁰ near 0: `F32`.
-        CosApprox,
+        CosApprox = "cos.approx.ftz",
         /// `tanh x`, relative error 2⁻¹¹, subnormals kept: `F32`. Needs compute capability 7.5, so
         /// [`crate::Target::Sm70`] lacks it.
-        TanhApprox,
+        TanhApprox = "tanh.approx",
         /// `1 / √x`, within about 2 ulp: `F32`.
-        RsqrtApprox,
+        RsqrtApprox = "rsqrt.approx.ftz",
         /// `1 / x`, within 1 ulp: `F32`.
-        RecipApprox,
+        RecipApprox = "rcp.approx.ftz",
         /// `√x`, within about 2 ulp: `F32`.
-        SqrtApprox,
+        SqrtApprox = "sqrt.approx.ftz",
     }
 }
 
@@ -46,36 +46,36 @@ choices! {
     /// Operations on two operands.
     PtxBinaryOp {
         /// `a + b`.
-        Add,
+        Add = "add",
         /// `a - b`.
-        Sub,
+        Sub = "sub",
         /// `a * b`; the low half for integers.
-        Mul,
+        Mul = "mul",
         /// The high half of `a * b`, for integers.
-        MulHigh,
+        MulHigh = "mul.hi",
         /// The full product of two integers of 16 or 32 bits; the result is twice as wide.
-        MulWide,
+        MulWide = "mul.wide",
         /// `a / b`: integers truncate towards zero, floats round to nearest.
-        Div,
+        Div = "div",
         /// `a / b`, within about 2 ulp: `F32`.
-        DivApprox,
+        DivApprox = "div.approx.ftz",
         /// The remainder of [`PtxBinaryOp::Div`], for integers; has the sign of `a`.
-        Rem,
+        Rem = "rem",
         /// The minimum. A number is preferred to NaN, and -0 is less than +0.
-        Min,
+        Min = "min",
         /// The maximum. A number is preferred to NaN, and +0 is greater than -0.
-        Max,
+        Max = "max",
         /// Bitwise and, or the conjunction of predicates.
-        And,
+        And = "and",
         /// Bitwise or, or the disjunction of predicates.
-        Or,
+        Or = "or",
         /// Bitwise exclusive or, also of predicates.
-        Xor,
+        Xor = "xor",
         /// `a << b`, where `b` has 32 bits. A shift by the width or more gives zero.
-        ShiftLeft,
+        ShiftLeft = "shl",
         /// `a >> b`, where `b` has 32 bits. The vacated bits become zeros, or copies of the sign if `a` is
         /// signed. A shift by the width or more vacates all bits.
-        ShiftRight,
+        ShiftRight = "shr",
     }
 }
 
@@ -103,29 +103,29 @@ choices! {
     /// Comparisons. An ordered comparison of floats (no `OrNan` in its name) is false if an operand is NaN.
     CmpOp {
         /// `a = b`
-        Eq,
+        Eq = "eq",
         /// `a ≠ b`
-        Ne,
+        Ne = "ne",
         /// `a < b`
-        Lt,
+        Lt = "lt",
         /// `a ≤ b`
-        Le,
+        Le = "le",
         /// `a > b`
-        Gt,
+        Gt = "gt",
         /// `a ≥ b`
-        Ge,
+        Ge = "ge",
         /// `a ≠ b`, or an operand is NaN.
-        NeOrNan,
+        NeOrNan = "neu",
         /// `a < b`, or an operand is NaN.
-        LtOrNan,
+        LtOrNan = "ltu",
         /// `a ≤ b`, or an operand is NaN.
-        LeOrNan,
+        LeOrNan = "leu",
         /// `a > b`, or an operand is NaN.
-        GtOrNan,
+        GtOrNan = "gtu",
         /// `a ≥ b`, or an operand is NaN.
-        GeOrNan,
+        GeOrNan = "geu",
         /// An operand is NaN.
-        IsNan,
+        IsNan = "nan",
     }
 }
 
@@ -135,23 +135,23 @@ choices! {
     /// only the top bit is set.
     RoundingMode {
         /// No rounding: integers to integers, floats to wider floats.
-        None,
+        None = "",
         /// To nearest, ties to even.
-        Nearest,
+        Nearest = ".rn",
         /// Towards zero.
-        Zero,
+        Zero = ".rz",
         /// Down.
-        Down,
+        Down = ".rm",
         /// Up.
-        Up,
+        Up = ".rp",
         /// To the nearest integer, ties to even.
-        NearestInteger,
+        NearestInteger = ".rni",
         /// To an integer, towards zero.
-        ZeroInteger,
+        ZeroInteger = ".rzi",
         /// To an integer, down.
-        DownInteger,
+        DownInteger = ".rmi",
         /// To an integer, up.
-        UpInteger,
+        UpInteger = ".rpi",
     }
 }
 
@@ -160,21 +160,21 @@ choices! {
     AtomicOp {
         /// Addition: `U32`, `S32`, `U64`, `F32`, `F64`. For `F32` in global memory, subnormals are flushed to
         /// zero.
-        Add,
+        Add = "add",
         /// Minimum of signed or unsigned integers.
-        Min,
+        Min = "min",
         /// Maximum of signed or unsigned integers.
-        Max,
+        Max = "max",
         /// Bitwise and: `B32`, `B64`.
-        And,
+        And = "and",
         /// Bitwise or: `B32`, `B64`.
-        Or,
+        Or = "or",
         /// Bitwise exclusive or: `B32`, `B64`.
-        Xor,
+        Xor = "xor",
         /// Replaces the value: `B32`, `B64`.
-        Exchange,
+        Exchange = "exch",
         /// Replaces the value if it equals the first operand: `B32`, `B64`.
-        CompareSwap,
+        CompareSwap = "cas",
     }
 }
 
@@ -182,9 +182,9 @@ choices! {
     /// Scopes of fences: the threads for which accesses are ordered.
     FenceScope {
         /// The threads of the block (`.cta`).
-        Block,
+        Block = "cta",
         /// All threads of the device (`.gpu`).
-        Device,
+        Device = "gpu",
     }
 }
 
@@ -192,13 +192,13 @@ choices! {
     /// How a shuffle computes the source lane.
     ShuffleMode {
         /// The lane's own index minus the operand.
-        Up,
+        Up = "up",
         /// The lane's own index plus the operand.
-        Down,
+        Down = "down",
         /// The lane's own index xor the operand (butterfly).
-        Xor,
+        Xor = "bfly",
         /// The operand, an index within the segment.
-        Index,
+        Index = "idx",
     }
 }
 
@@ -206,11 +206,11 @@ choices! {
     /// Reductions of predicates over a warp.
     VoteMode {
         /// Whether all predicates are true.
-        All,
+        All = "all.pred",
         /// Whether any predicate is true.
-        Any,
+        Any = "any.pred",
         /// The mask of true predicates: bit `l` for lane `l`.
-        Ballot,
+        Ballot = "ballot.b32",
     }
 }
 
@@ -219,11 +219,11 @@ choices! {
     /// of class `B32`.
     MmaShape {
         /// m16n8k16 of `f16`: A takes four registers, B two.
-        F16K16,
+        F16K16 = "m16n8k16.row.col.f32.f16.f16.f32",
         /// m16n8k16 of `bf16`: A takes four registers, B two.
-        Bf16K16,
+        Bf16K16 = "m16n8k16.row.col.f32.bf16.bf16.f32",
         /// m16n8k8 of `tf32`: A takes four registers, B two.
-        Tf32K8,
+        Tf32K8 = "m16n8k8.row.col.f32.tf32.tf32.f32",
     }
 }
 

@@ -1,10 +1,10 @@
-//! Operand types of instructions, and enums that list their variants.
+//! Operand types of instructions, and enums that list their variants with their names.
 
 use crate::program::RegClass;
 
-/// Defines an enum that lists its variants.
+/// Defines an enum that lists its variants, with their names in PTX.
 macro_rules! choices {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $ptx:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name { $($(#[$vdoc])* $variant,)* }
@@ -12,6 +12,11 @@ macro_rules! choices {
         impl $name {
             /// All variants, in declaration order.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// The name in PTX, which some instructions complete.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $($name::$variant => $ptx,)* }
+            }
         }
     };
 }
@@ -21,43 +26,43 @@ choices! {
     /// The type as which an instruction interprets its operands (`.u32`, `.f16x2`, ...).
     Ty {
         /// A predicate.
-        Pred,
+        Pred = "pred",
         /// 8 bits without interpretation.
-        B8,
+        B8 = "b8",
         /// 16 bits without interpretation.
-        B16,
+        B16 = "b16",
         /// 32 bits without interpretation.
-        B32,
+        B32 = "b32",
         /// 64 bits without interpretation.
-        B64,
+        B64 = "b64",
         /// Unsigned integer of 8 bits.
-        U8,
+        U8 = "u8",
         /// Unsigned integer of 16 bits.
-        U16,
+        U16 = "u16",
         /// Unsigned integer of 32 bits.
-        U32,
+        U32 = "u32",
         /// Unsigned integer of 64 bits.
-        U64,
+        U64 = "u64",
         /// Signed integer of 8 bits.
-        S8,
+        S8 = "s8",
         /// Signed integer of 16 bits.
-        S16,
+        S16 = "s16",
         /// Signed integer of 32 bits.
-        S32,
+        S32 = "s32",
         /// Signed integer of 64 bits.
-        S64,
+        S64 = "s64",
         /// IEEE half precision.
-        F16,
+        F16 = "f16",
         /// Two `F16`, the first in the low half.
-        F16x2,
+        F16x2 = "f16x2",
         /// bfloat16: the upper half of an `F32`.
-        Bf16,
+        Bf16 = "bf16",
         /// Two `Bf16`, the first in the low half.
-        Bf16x2,
+        Bf16x2 = "bf16x2",
         /// IEEE single precision.
-        F32,
+        F32 = "f32",
         /// IEEE double precision.
-        F64,
+        F64 = "f64",
     }
 }
 
