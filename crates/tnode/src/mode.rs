@@ -140,45 +140,37 @@ impl MemoryMode {
 
     /// The text token, the same as [`Display`](fmt::Display) prints.
     pub const fn token(self) -> &'static str {
-        match self {
-            EffectivelyConstant => "effectively_constant",
-            Virtual => "virtual",
-            NeverVirtual => "never_virtual",
-            Local => "local",
-            DeviceOnly => "device_only",
-            OnDevice(Sharing::Unset) => "on_device",
-            OnDevice(Sharing::PerStream) => "on_device_per_stream",
-            OnDevice(Sharing::Shared) => "on_device_shared",
-            Materialized => "materialized",
-            HostedMode(Hosted::Unset) => "hosted",
-            HostedMode(Constant) => "hosted_constant",
-            HostedMode(Nonconstant) => "hosted_nonconstant",
-            HostedMode(ChangedOnDevices(Sharing::Unset)) => "hosted_changed_on_devices",
-            HostedMode(ChangedOnDevices(Sharing::PerStream)) => "hosted_changed_on_devices_per_stream",
-            HostedMode(ChangedOnDevices(Sharing::Shared)) => "hosted_changed_on_devices_shared",
-            HostedMode(Volatile) => "hosted_volatile",
-        }
+        self.names().0
     }
 
     /// A code of at most 14 characters for tables and headers.
     pub const fn short_code(self) -> &'static str {
+        self.names().1
+    }
+
+    /// The token and the code.
+    const fn names(self) -> (&'static str, &'static str) {
         match self {
-            EffectivelyConstant => "Const",
-            Virtual => "Virt",
-            NeverVirtual => "Non-virt",
-            Local => "Local",
-            DeviceOnly => "Dev",
-            OnDevice(Sharing::Unset) => "On-dev",
-            OnDevice(Sharing::PerStream) => "Dev-stream",
-            OnDevice(Sharing::Shared) => "Dev-shared",
-            Materialized => "Material",
-            HostedMode(Hosted::Unset) => "Host-unset",
-            HostedMode(Constant) => "Host-const",
-            HostedMode(Nonconstant) => "Host-non-const",
-            HostedMode(ChangedOnDevices(Sharing::Unset)) => "Host&dev",
-            HostedMode(ChangedOnDevices(Sharing::PerStream)) => "Host&stream",
-            HostedMode(ChangedOnDevices(Sharing::Shared)) => "Host&shared",
-            HostedMode(Volatile) => "Hosted",
+            EffectivelyConstant => ("effectively_constant", "Const"),
+            Virtual => ("virtual", "Virt"),
+            NeverVirtual => ("never_virtual", "Non-virt"),
+            Local => ("local", "Local"),
+            DeviceOnly => ("device_only", "Dev"),
+            OnDevice(Sharing::Unset) => ("on_device", "On-dev"),
+            OnDevice(Sharing::PerStream) => ("on_device_per_stream", "Dev-stream"),
+            OnDevice(Sharing::Shared) => ("on_device_shared", "Dev-shared"),
+            Materialized => ("materialized", "Material"),
+            HostedMode(Hosted::Unset) => ("hosted", "Host-unset"),
+            HostedMode(Constant) => ("hosted_constant", "Host-const"),
+            HostedMode(Nonconstant) => ("hosted_nonconstant", "Host-non-const"),
+            HostedMode(ChangedOnDevices(Sharing::Unset)) => ("hosted_changed_on_devices", "Host&dev"),
+            HostedMode(ChangedOnDevices(Sharing::PerStream)) => {
+                ("hosted_changed_on_devices_per_stream", "Host&stream")
+            }
+            HostedMode(ChangedOnDevices(Sharing::Shared)) => {
+                ("hosted_changed_on_devices_shared", "Host&shared")
+            }
+            HostedMode(Volatile) => ("hosted_volatile", "Hosted"),
         }
     }
 }
@@ -227,17 +219,6 @@ impl Outcomes {
     /// All eight outcomes: nothing is decided.
     pub const ALL: Outcomes = Outcomes(u8::MAX);
 
-    const NAMES: [&'static str; 8] = [
-        "virtual",
-        "local",
-        "on_device_per_stream",
-        "on_device_shared",
-        "hosted_constant",
-        "hosted_volatile",
-        "hosted_changed_on_devices_per_stream",
-        "hosted_changed_on_devices_shared",
-    ];
-
     /// The outcomes in either set.
     pub const fn union(self, other: Outcomes) -> Outcomes {
         Outcomes(self.0 | other.0)
@@ -265,11 +246,8 @@ impl Outcomes {
 
     /// The name of each outcome in the set, in a fixed order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Outcomes::NAMES
-            .into_iter()
-            .enumerate()
-            .filter(move |(bit, _)| self.0 >> bit & 1 == 1)
-            .map(|(_, name)| name)
+        let each = (0..u8::BITS).map(|bit| Outcomes(1 << bit)).filter(move |one| self.contains(*one));
+        each.filter_map(MemoryMode::named).map(MemoryMode::token)
     }
 }
 
