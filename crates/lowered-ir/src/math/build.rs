@@ -211,6 +211,17 @@ impl StepOperand {
     }
 }
 
+/// Defines methods that record one operation on their operands.
+macro_rules! operations {
+    ($($name:ident($($operand:ident),*) => $step:ident($op:path);)*) => {
+        $(
+            fn $name(&mut self, $($operand: StepOperand),*) -> StepOperand {
+                self.$step($op, $($operand),*)
+            }
+        )*
+    };
+}
+
 impl Algebra for IrAlgebra {
     type Float = StepOperand;
     type Int = StepOperand;
@@ -228,44 +239,25 @@ impl Algebra for IrAlgebra {
         StepOperand::Const(Scalar::from_i64(self.int_type(), x))
     }
 
-    fn add(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.float_binary(BinaryOp::Add, a, b)
-    }
-
-    fn sub(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.float_binary(BinaryOp::Sub, a, b)
-    }
-
-    fn mul(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.float_binary(BinaryOp::Mul, a, b)
-    }
-
-    fn div(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.float_binary(BinaryOp::Div, a, b)
+    operations! {
+        neg(x) => float_unary(UnaryOp::Neg);
+        abs(x) => float_unary(UnaryOp::Abs);
+        round_even(x) => float_unary(UnaryOp::RoundEven);
+        add(a, b) => float_binary(BinaryOp::Add);
+        sub(a, b) => float_binary(BinaryOp::Sub);
+        mul(a, b) => float_binary(BinaryOp::Mul);
+        div(a, b) => float_binary(BinaryOp::Div);
+        max(a, b) => float_binary(BinaryOp::Max);
+        min(a, b) => float_binary(BinaryOp::Min);
+        int_add(a, b) => int_binary(BinaryOp::Add);
+        int_sub(a, b) => int_binary(BinaryOp::Sub);
+        int_mul(a, b) => int_binary(BinaryOp::Mul);
+        and(a, b) => int_binary(BinaryOp::BitAnd);
+        or(a, b) => int_binary(BinaryOp::BitOr);
     }
 
     fn fma(&mut self, a: StepOperand, b: StepOperand, c: StepOperand) -> StepOperand {
         self.step(self.float_type(), Expr::fma(a.reference(), b.reference(), c.reference()))
-    }
-
-    fn max(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.float_binary(BinaryOp::Max, a, b)
-    }
-
-    fn min(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.float_binary(BinaryOp::Min, a, b)
-    }
-
-    fn neg(&mut self, x: StepOperand) -> StepOperand {
-        self.float_unary(UnaryOp::Neg, x)
-    }
-
-    fn abs(&mut self, x: StepOperand) -> StepOperand {
-        self.float_unary(UnaryOp::Abs, x)
-    }
-
-    fn round_even(&mut self, x: StepOperand) -> StepOperand {
-        self.float_unary(UnaryOp::RoundEven, x)
     }
 
     fn lt(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
@@ -303,26 +295,6 @@ impl Algebra for IrAlgebra {
 
     fn to_float(&mut self, x: StepOperand) -> StepOperand {
         self.step(self.float_type(), Expr::convert(self.float_type(), x.reference()))
-    }
-
-    fn int_add(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.int_binary(BinaryOp::Add, a, b)
-    }
-
-    fn int_sub(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.int_binary(BinaryOp::Sub, a, b)
-    }
-
-    fn int_mul(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.int_binary(BinaryOp::Mul, a, b)
-    }
-
-    fn and(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.int_binary(BinaryOp::BitAnd, a, b)
-    }
-
-    fn or(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
-        self.int_binary(BinaryOp::BitOr, a, b)
     }
 
     fn shl(&mut self, x: StepOperand, by: u32) -> StepOperand {

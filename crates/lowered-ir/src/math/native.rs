@@ -33,6 +33,16 @@ pub(crate) fn pow_f64(x: f64, y: f64) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unfused;
 
+/// Defines methods of one expression.
+macro_rules! methods {
+    ($(fn $name:ident($($parameter:ident: $type:ty),*) -> $result:ty $body:block)*) => {
+        $(
+            #[inline(always)]
+            fn $name(&mut self, $($parameter: $type),*) -> $result $body
+        )*
+    };
+}
+
 macro_rules! native {
     ($algebra:ty, $float:ident, $int:ident, $bits:ident, $format:ident, $fma:expr) => {
         impl Algebra for $algebra {
@@ -44,122 +54,39 @@ macro_rules! native {
             fn format(&self) -> Format {
                 Format::$format
             }
-            #[inline(always)]
-            fn float(&mut self, x: f64) -> $float {
-                x as $float
+
+            methods! {
+                fn float(x: f64) -> $float { x as $float }
+                fn int(x: i64) -> $int { x as $int }
+                fn add(a: $float, b: $float) -> $float { a + b }
+                fn sub(a: $float, b: $float) -> $float { a - b }
+                fn mul(a: $float, b: $float) -> $float { a * b }
+                fn div(a: $float, b: $float) -> $float { a / b }
+                fn fma(a: $float, b: $float, c: $float) -> $float { $fma(a, b, c) }
+                fn max(a: $float, b: $float) -> $float { if b > a || b.is_nan() { b } else { a } }
+                fn min(a: $float, b: $float) -> $float { if b < a || b.is_nan() { b } else { a } }
+                fn neg(x: $float) -> $float { -x }
+                fn abs(x: $float) -> $float { x.abs() }
+                fn round_even(x: $float) -> $float { x.round_ties_even() }
+                fn lt(a: $float, b: $float) -> bool { a < b }
+                fn eq(a: $float, b: $float) -> bool { a == b }
+                fn int_eq(a: $int, b: $int) -> bool { a == b }
+                fn select(c: bool, a: $float, b: $float) -> $float { if c { a } else { b } }
+                fn int_select(c: bool, a: $int, b: $int) -> $int { if c { a } else { b } }
+                fn bits(x: $float) -> $int { x.to_bits() as $int }
+                fn with_bits(x: $int) -> $float { $float::from_bits(x as $bits) }
+                fn to_float(x: $int) -> $float { x as $float }
+                fn int_add(a: $int, b: $int) -> $int { a.wrapping_add(b) }
+                fn int_sub(a: $int, b: $int) -> $int { a.wrapping_sub(b) }
+                fn int_mul(a: $int, b: $int) -> $int { a.wrapping_mul(b) }
+                fn and(a: $int, b: $int) -> $int { a & b }
+                fn or(a: $int, b: $int) -> $int { a | b }
+                fn shl(x: $int, by: u32) -> $int { x.wrapping_shl(by) }
+                fn shr(x: $int, by: u32) -> $int { x.wrapping_shr(by) }
+                fn shl_by(x: $int, by: $int) -> $int { x.wrapping_shl(by as u32) }
+                fn shr_by(x: $int, by: $int) -> $int { x.wrapping_shr(by as u32) }
             }
-            #[inline(always)]
-            fn int(&mut self, x: i64) -> $int {
-                x as $int
-            }
-            #[inline(always)]
-            fn add(&mut self, a: $float, b: $float) -> $float {
-                a + b
-            }
-            #[inline(always)]
-            fn sub(&mut self, a: $float, b: $float) -> $float {
-                a - b
-            }
-            #[inline(always)]
-            fn mul(&mut self, a: $float, b: $float) -> $float {
-                a * b
-            }
-            #[inline(always)]
-            fn div(&mut self, a: $float, b: $float) -> $float {
-                a / b
-            }
-            #[inline(always)]
-            fn fma(&mut self, a: $float, b: $float, c: $float) -> $float {
-                $fma(a, b, c)
-            }
-            #[inline(always)]
-            fn max(&mut self, a: $float, b: $float) -> $float {
-                if b > a || b.is_nan() { b } else { a }
-            }
-            #[inline(always)]
-            fn min(&mut self, a: $float, b: $float) -> $float {
-                if b < a || b.is_nan() { b } else { a }
-            }
-            #[inline(always)]
-            fn neg(&mut self, x: $float) -> $float {
-                -x
-            }
-            #[inline(always)]
-            fn abs(&mut self, x: $float) -> $float {
-                x.abs()
-            }
-            #[inline(always)]
-            fn round_even(&mut self, x: $float) -> $float {
-                x.round_ties_even()
-            }
-            #[inline(always)]
-            fn lt(&mut self, a: $float, b: $float) -> bool {
-                a < b
-            }
-            #[inline(always)]
-            fn eq(&mut self, a: $float, b: $float) -> bool {
-                a == b
-            }
-            #[inline(always)]
-            fn int_eq(&mut self, a: $int, b: $int) -> bool {
-                a == b
-            }
-            #[inline(always)]
-            fn select(&mut self, c: bool, a: $float, b: $float) -> $float {
-                if c { a } else { b }
-            }
-            #[inline(always)]
-            fn int_select(&mut self, c: bool, a: $int, b: $int) -> $int {
-                if c { a } else { b }
-            }
-            #[inline(always)]
-            fn bits(&mut self, x: $float) -> $int {
-                x.to_bits() as $int
-            }
-            #[inline(always)]
-            fn with_bits(&mut self, x: $int) -> $float {
-                $float::from_bits(x as $bits)
-            }
-            #[inline(always)]
-            fn to_float(&mut self, x: $int) -> $float {
-                x as $float
-            }
-            #[inline(always)]
-            fn int_add(&mut self, a: $int, b: $int) -> $int {
-                a.wrapping_add(b)
-            }
-            #[inline(always)]
-            fn int_sub(&mut self, a: $int, b: $int) -> $int {
-                a.wrapping_sub(b)
-            }
-            #[inline(always)]
-            fn int_mul(&mut self, a: $int, b: $int) -> $int {
-                a.wrapping_mul(b)
-            }
-            #[inline(always)]
-            fn and(&mut self, a: $int, b: $int) -> $int {
-                a & b
-            }
-            #[inline(always)]
-            fn or(&mut self, a: $int, b: $int) -> $int {
-                a | b
-            }
-            #[inline(always)]
-            fn shl(&mut self, x: $int, by: u32) -> $int {
-                x.wrapping_shl(by)
-            }
-            #[inline(always)]
-            fn shr(&mut self, x: $int, by: u32) -> $int {
-                x.wrapping_shr(by)
-            }
-            #[inline(always)]
-            fn shl_by(&mut self, x: $int, by: $int) -> $int {
-                x.wrapping_shl(by as u32)
-            }
-            #[inline(always)]
-            fn shr_by(&mut self, x: $int, by: $int) -> $int {
-                x.wrapping_shr(by as u32)
-            }
+
             fn call(&mut self, op: UnaryOp, x: $float) -> $float {
                 trig::of_large(op, f64::from(x)) as $float
             }
