@@ -47,33 +47,29 @@ impl RuntimeFunction {
 
     /// The address of the function's code.
     pub(crate) fn address(self) -> *const u8 {
-        match self {
-            RuntimeFunction::RemF32 => rem_f32 as *const u8,
-            RuntimeFunction::RemF64 => rem_f64 as *const u8,
-            RuntimeFunction::PowI64 => pow_i64 as *const u8,
-            RuntimeFunction::PowU64 => pow_u64 as *const u8,
-            RuntimeFunction::SinF64 => sin_f64 as *const u8,
-            RuntimeFunction::CosF64 => cos_f64 as *const u8,
-        }
+        self.facts().0
     }
 
     /// The number of parameters.
     pub(crate) fn arity(self) -> usize {
-        match self {
-            RuntimeFunction::RemF32
-            | RuntimeFunction::RemF64
-            | RuntimeFunction::PowI64
-            | RuntimeFunction::PowU64 => 2,
-            RuntimeFunction::SinF64 | RuntimeFunction::CosF64 => 1,
-        }
+        self.facts().1
     }
 
     /// The type of the parameters and of the result.
     pub(crate) fn ty(self) -> Type {
+        self.facts().2
+    }
+
+    /// The address, the number of parameters, their type, and the symbol in an object file.
+    fn facts(self) -> (*const u8, usize, Type, Option<&'static str>) {
+        use types::{F32, F64, I64};
         match self {
-            RuntimeFunction::RemF32 => types::F32,
-            RuntimeFunction::RemF64 | RuntimeFunction::SinF64 | RuntimeFunction::CosF64 => types::F64,
-            RuntimeFunction::PowI64 | RuntimeFunction::PowU64 => types::I64,
+            RuntimeFunction::RemF32 => (rem_f32 as *const u8, 2, F32, Some("arrayjit_rt_rem_f32")),
+            RuntimeFunction::RemF64 => (rem_f64 as *const u8, 2, F64, Some("arrayjit_rt_rem_f64")),
+            RuntimeFunction::PowI64 => (pow_i64 as *const u8, 2, I64, Some("arrayjit_rt_pow_i64")),
+            RuntimeFunction::PowU64 => (pow_u64 as *const u8, 2, I64, Some("arrayjit_rt_pow_u64")),
+            RuntimeFunction::SinF64 => (sin_f64 as *const u8, 1, F64, None),
+            RuntimeFunction::CosF64 => (cos_f64 as *const u8, 1, F64, None),
         }
     }
 }
@@ -81,23 +77,23 @@ impl RuntimeFunction {
 /// The address of a function.
 type AddressOf = fn() -> *const u8;
 
-/// The functions that Cranelift itself calls. The fused multiply-add of `f32` is none of them, as `emit::fma`
-/// emits it. Their numbers follow those of [`RuntimeFunction::ALL`].
-const LIBRARY: [(LibCall, AddressOf); 9] = [
-    (LibCall::FmaF64, || fma_f64 as *const u8),
-    (LibCall::CeilF32, || ceil_f32 as *const u8),
-    (LibCall::CeilF64, || ceil_f64 as *const u8),
-    (LibCall::FloorF32, || floor_f32 as *const u8),
-    (LibCall::FloorF64, || floor_f64 as *const u8),
-    (LibCall::TruncF32, || trunc_f32 as *const u8),
-    (LibCall::TruncF64, || trunc_f64 as *const u8),
-    (LibCall::NearestF32, || nearest_f32 as *const u8),
-    (LibCall::NearestF64, || nearest_f64 as *const u8),
+/// The functions that Cranelift itself calls, with their symbols in object files. The fused multiply-add of
+/// `f32` is none of them, as `emit::fma` emits it. Their numbers follow those of [`RuntimeFunction::ALL`].
+const LIBRARY: [(LibCall, AddressOf, &str); 9] = [
+    (LibCall::FmaF64, || fma_f64 as *const u8, "arrayjit_rt_fma_f64"),
+    (LibCall::CeilF32, || ceil_f32 as *const u8, "arrayjit_rt_ceil_f32"),
+    (LibCall::CeilF64, || ceil_f64 as *const u8, "arrayjit_rt_ceil_f64"),
+    (LibCall::FloorF32, || floor_f32 as *const u8, "arrayjit_rt_floor_f32"),
+    (LibCall::FloorF64, || floor_f64 as *const u8, "arrayjit_rt_floor_f64"),
+    (LibCall::TruncF32, || trunc_f32 as *const u8, "arrayjit_rt_trunc_f32"),
+    (LibCall::TruncF64, || trunc_f64 as *const u8, "arrayjit_rt_trunc_f64"),
+    (LibCall::NearestF32, || nearest_f32 as *const u8, "arrayjit_rt_nearest_f32"),
+    (LibCall::NearestF64, || nearest_f64 as *const u8, "arrayjit_rt_nearest_f64"),
 ];
 
 /// The number of a function that Cranelift itself calls; `None` if kernels never need it.
 pub(crate) fn library_number(called: LibCall) -> Option<u32> {
-    let at = LIBRARY.iter().position(|(call, _)| *call == called)?;
+    let at = LIBRARY.iter().position(|(call, ..)| *call == called)?;
     Some((RuntimeFunction::ALL.len() + at) as u32)
 }
 
@@ -105,35 +101,21 @@ pub(crate) fn library_number(called: LibCall) -> Option<u32> {
 pub(crate) fn address(number: u32) -> Option<*const u8> {
     match RuntimeFunction::from_number(number) {
         Some(function) => Some(function.address()),
-        None => LIBRARY.get((number as usize).checked_sub(RuntimeFunction::ALL.len())?).map(|(_, at)| at()),
+        None => library_function(number).map(|(_, address, _)| address()),
     }
 }
 
 /// The symbol of the function with a number in an object file, which `arrayjit-rt` defines. `None` for
 /// functions that only a process has.
 pub(crate) fn symbol(number: u32) -> Option<&'static str> {
-    if let Some(function) = RuntimeFunction::from_number(number) {
-        return match function {
-            RuntimeFunction::RemF32 => Some("arrayjit_rt_rem_f32"),
-            RuntimeFunction::RemF64 => Some("arrayjit_rt_rem_f64"),
-            RuntimeFunction::PowI64 => Some("arrayjit_rt_pow_i64"),
-            RuntimeFunction::PowU64 => Some("arrayjit_rt_pow_u64"),
-            RuntimeFunction::SinF64 | RuntimeFunction::CosF64 => None,
-        };
+    match RuntimeFunction::from_number(number) {
+        Some(function) => function.facts().3,
+        None => library_function(number).map(|(.., symbol)| *symbol),
     }
-    let (called, _) = LIBRARY.get((number as usize).checked_sub(RuntimeFunction::ALL.len())?)?;
-    Some(match called {
-        LibCall::FmaF64 => "arrayjit_rt_fma_f64",
-        LibCall::CeilF32 => "arrayjit_rt_ceil_f32",
-        LibCall::CeilF64 => "arrayjit_rt_ceil_f64",
-        LibCall::FloorF32 => "arrayjit_rt_floor_f32",
-        LibCall::FloorF64 => "arrayjit_rt_floor_f64",
-        LibCall::TruncF32 => "arrayjit_rt_trunc_f32",
-        LibCall::TruncF64 => "arrayjit_rt_trunc_f64",
-        LibCall::NearestF32 => "arrayjit_rt_nearest_f32",
-        LibCall::NearestF64 => "arrayjit_rt_nearest_f64",
-        _ => return None,
-    })
+}
+
+fn library_function(number: u32) -> Option<&'static (LibCall, AddressOf, &'static str)> {
+    LIBRARY.get((number as usize).checked_sub(RuntimeFunction::ALL.len())?)
 }
 
 /// Defines functions with the calling convention of C. All arguments of a function have the type of its
