@@ -78,70 +78,58 @@ fn half_of_adjoint() -> Formula {
 
 /// The adjoint of the operand of `y = op(a)`.
 pub fn unary(op: UnaryOp) -> Derivative {
+    use UnaryOp::*;
     use std::f64::consts::LN_2;
     let formula = match op {
-        UnaryOp::Neg => neg(G),
-        UnaryOp::Abs => Formula::select(lt(ZERO, A), G, Formula::select(lt(A, ZERO), neg(G), ZERO)),
-        UnaryOp::Relu => Formula::binary(BinaryOp::ReluGate, Y, G),
-        UnaryOp::Satur01 => Formula::binary(BinaryOp::Satur01Gate, Y, G),
-        UnaryOp::Exp => mul(G, Y),
-        UnaryOp::Exp2 => mul(mul(G, Y), Formula::Number(LN_2)),
-        UnaryOp::Expm1 => mul(G, Formula::unary(UnaryOp::Exp, A)),
-        UnaryOp::Log => div(G, A),
-        UnaryOp::Log1p => div(G, add(Formula::Number(1.0), A)),
-        UnaryOp::Log2 => div(G, mul(A, Formula::Number(LN_2))),
-        UnaryOp::Sin => mul(G, Formula::unary(UnaryOp::Cos, A)),
-        UnaryOp::Cos => neg(mul(G, Formula::unary(UnaryOp::Sin, A))),
-        UnaryOp::Tanh => mul(G, sub(Formula::Number(1.0), mul(Y, Y))),
-        UnaryOp::Sigmoid => mul(G, mul(Y, sub(Formula::Number(1.0), Y))),
-        UnaryOp::Atan => div(G, Formula::Ternary(TernaryOp::Fma, Box::new([A, A, Formula::Number(1.0)]))),
-        UnaryOp::Erf => mul(G, density()),
-        UnaryOp::Erfc => neg(mul(G, density())),
-        UnaryOp::Sqrt => div(half_of_adjoint(), Y),
-        UnaryOp::Recip => neg(mul(G, mul(Y, Y))),
-        UnaryOp::RecipSqrt => mul(mul(Formula::Number(-0.5), G), mul(Y, mul(Y, Y))),
-        UnaryOp::Not | UnaryOp::Trunc | UnaryOp::Floor | UnaryOp::RoundEven => return Derivative::Zero,
+        Neg => neg(G),
+        Abs => Formula::select(lt(ZERO, A), G, Formula::select(lt(A, ZERO), neg(G), ZERO)),
+        Relu => Formula::binary(BinaryOp::ReluGate, Y, G),
+        Satur01 => Formula::binary(BinaryOp::Satur01Gate, Y, G),
+        Exp => mul(G, Y),
+        Exp2 => mul(mul(G, Y), Formula::Number(LN_2)),
+        Expm1 => mul(G, Formula::unary(Exp, A)),
+        Log => div(G, A),
+        Log1p => div(G, add(Formula::Number(1.0), A)),
+        Log2 => div(G, mul(A, Formula::Number(LN_2))),
+        Sin => mul(G, Formula::unary(Cos, A)),
+        Cos => neg(mul(G, Formula::unary(Sin, A))),
+        Tanh => mul(G, sub(Formula::Number(1.0), mul(Y, Y))),
+        Sigmoid => mul(G, mul(Y, sub(Formula::Number(1.0), Y))),
+        Atan => div(G, Formula::Ternary(TernaryOp::Fma, Box::new([A, A, Formula::Number(1.0)]))),
+        Erf => mul(G, density()),
+        Erfc => neg(mul(G, density())),
+        Sqrt => div(half_of_adjoint(), Y),
+        Recip => neg(mul(G, mul(Y, Y))),
+        RecipSqrt => mul(mul(Formula::Number(-0.5), G), mul(Y, mul(Y, Y))),
+        Not | Trunc | Floor | RoundEven => return Derivative::Zero,
     };
     formula.into()
 }
 
 /// The adjoint of operand 0 or 1 of `y = op(a, b)`.
 pub fn binary(op: BinaryOp, operand: usize) -> Derivative {
+    use BinaryOp::*;
     let formula = match (op, operand) {
-        (BinaryOp::Add, _) | (BinaryOp::Sub | BinaryOp::Rem | BinaryOp::Arg1, 0) | (BinaryOp::Arg2, 1) => G,
-        (BinaryOp::Sub, _) => neg(G),
-        (BinaryOp::Mul, 0) => mul(G, B),
-        (BinaryOp::Mul, _) => mul(G, A),
-        (BinaryOp::Div, 0) => div(G, B),
-        (BinaryOp::Div, _) => neg(mul(G, div(Y, B))),
-        (BinaryOp::Rem, _) => neg(mul(G, Formula::unary(UnaryOp::Trunc, div(A, B)))),
-        (BinaryOp::Pow, 0) => {
-            let lower = Formula::binary(BinaryOp::Pow, A, sub(B, Formula::Number(1.0)));
+        (Add, _) | (Sub | Rem | Arg1, 0) | (Arg2, 1) => G,
+        (Sub, _) => neg(G),
+        (Mul, 0) => mul(G, B),
+        (Mul, _) => mul(G, A),
+        (Div, 0) => div(G, B),
+        (Div, _) => neg(mul(G, div(Y, B))),
+        (Rem, _) => neg(mul(G, Formula::unary(UnaryOp::Trunc, div(A, B)))),
+        (Pow, 0) => {
+            let lower = Formula::binary(Pow, A, sub(B, Formula::Number(1.0)));
             Formula::select(eq(B, ZERO), ZERO, mul(G, mul(B, lower)))
         }
-        (BinaryOp::Pow, _) => {
-            Formula::select(eq(A, ZERO), ZERO, mul(G, mul(Y, Formula::unary(UnaryOp::Log, A))))
-        }
-        (BinaryOp::Max, 0) | (BinaryOp::Min, 1) => Formula::select(lt(B, A), G, half_if_equal()),
-        (BinaryOp::Max | BinaryOp::Min, _) => Formula::select(lt(A, B), G, half_if_equal()),
-        (BinaryOp::ReluGate | BinaryOp::Satur01Gate, 1) => Formula::binary(op, A, G),
-        (BinaryOp::ReluGate | BinaryOp::Satur01Gate, _) => return Derivative::Zero,
-        (BinaryOp::Arg1 | BinaryOp::Arg2, _) => return Derivative::Zero,
+        (Pow, _) => Formula::select(eq(A, ZERO), ZERO, mul(G, mul(Y, Formula::unary(UnaryOp::Log, A)))),
+        (Max, 0) | (Min, 1) => Formula::select(lt(B, A), G, half_if_equal()),
+        (Max | Min, _) => Formula::select(lt(A, B), G, half_if_equal()),
+        (ReluGate | Satur01Gate, 1) => Formula::binary(op, A, G),
+        (ReluGate | Satur01Gate, _) => return Derivative::Zero,
+        (Arg1 | Arg2, _) => return Derivative::Zero,
         (
-            BinaryOp::Lt
-            | BinaryOp::Le
-            | BinaryOp::Eq
-            | BinaryOp::Ne
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::BitAnd
-            | BinaryOp::BitOr
-            | BinaryOp::BitXor
-            | BinaryOp::Shl
-            | BinaryOp::Shr
-            | BinaryOp::Threefry
-            | BinaryOp::ThreefryCrypto
-            | BinaryOp::ThreefryLight,
+            Lt | Le | Eq | Ne | And | Or | BitAnd | BitOr | BitXor | Shl | Shr | Threefry | ThreefryCrypto
+            | ThreefryLight,
             _,
         ) => return Derivative::Zero,
     };

@@ -46,30 +46,12 @@ pub fn check_arithmetic(caps: &Caps, op: impl Display, dtype: DType) -> Checked 
 ///
 /// A rejection if legalization replaces the operation on every such target.
 pub fn check_binary(op: BinaryOp, dtype: DType) -> Checked {
+    use BinaryOp::*;
     match op {
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => Ok(()),
-        BinaryOp::Max | BinaryOp::Min => Ok(()),
-        BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => Ok(()),
-        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr
-            if !dtype.is_float() =>
-        {
-            Ok(())
-        }
-        BinaryOp::BitAnd
-        | BinaryOp::BitOr
-        | BinaryOp::BitXor
-        | BinaryOp::Shl
-        | BinaryOp::Shr
-        | BinaryOp::Pow
-        | BinaryOp::ReluGate
-        | BinaryOp::Satur01Gate
-        | BinaryOp::And
-        | BinaryOp::Or
-        | BinaryOp::Arg1
-        | BinaryOp::Arg2
-        | BinaryOp::Threefry
-        | BinaryOp::ThreefryCrypto
-        | BinaryOp::ThreefryLight => expanded(op, dtype),
+        Add | Sub | Mul | Div | Rem | Max | Min | Lt | Le | Eq | Ne => Ok(()),
+        BitAnd | BitOr | BitXor | Shl | Shr if !dtype.is_float() => Ok(()),
+        BitAnd | BitOr | BitXor | Shl | Shr | Pow | ReluGate | Satur01Gate | And | Or | Arg1 | Arg2
+        | Threefry | ThreefryCrypto | ThreefryLight => expanded(op, dtype),
     }
 }
 

@@ -140,92 +140,76 @@ impl Emitter<'_> {
     }
 
     fn unary_float(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Value {
+        use UnaryOp::*;
         let ty = self.ssa.type_of(x);
         match op {
-            UnaryOp::Neg => self.ssa.unary(Opcode::Fneg, ty, x),
-            UnaryOp::Abs => self.ssa.unary(Opcode::Fabs, ty, x),
-            UnaryOp::Sqrt => self.ssa.unary(Opcode::Sqrt, ty, x),
-            UnaryOp::Trunc => self.ssa.unary(Opcode::Trunc, ty, x),
-            UnaryOp::Floor => self.ssa.unary(Opcode::Floor, ty, x),
-            UnaryOp::RoundEven => self.ssa.unary(Opcode::Nearest, ty, x),
-            UnaryOp::Not => {
+            Neg => self.ssa.unary(Opcode::Fneg, ty, x),
+            Abs => self.ssa.unary(Opcode::Fabs, ty, x),
+            Sqrt => self.ssa.unary(Opcode::Sqrt, ty, x),
+            Trunc => self.ssa.unary(Opcode::Trunc, ty, x),
+            Floor => self.ssa.unary(Opcode::Floor, ty, x),
+            RoundEven => self.ssa.unary(Opcode::Nearest, ty, x),
+            Not => {
                 let zero = self.constant(dtype, ty, 0.0);
                 let is_zero = self.ssa.fcmp(FloatCC::Equal, x, zero);
                 self.truth(dtype, ty, is_zero)
             }
-            UnaryOp::Relu => {
+            Relu => {
                 let zero = self.constant(dtype, ty, 0.0);
                 self.binary_float(BinaryOp::Max, dtype, x, zero)
             }
-            UnaryOp::Satur01 => {
+            Satur01 => {
                 let (zero, one) = (self.constant(dtype, ty, 0.0), self.constant(dtype, ty, 1.0));
                 let low = self.binary_float(BinaryOp::Max, dtype, x, zero);
                 self.binary_float(BinaryOp::Min, dtype, low, one)
             }
-            UnaryOp::Recip => {
+            Recip => {
                 let one = self.constant(dtype, ty, 1.0);
                 self.ssa.binary(Opcode::Fdiv, one, x)
             }
-            UnaryOp::RecipSqrt => {
+            RecipSqrt => {
                 let one = self.constant(dtype, ty, 1.0);
                 let root = self.ssa.unary(Opcode::Sqrt, ty, x);
                 self.ssa.binary(Opcode::Fdiv, one, root)
             }
-            UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => self.call(angle_function(op), &[x]),
-            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Expm1 | UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Log2 => {
-                unreachable!("{REJECTED}")
-            }
-            UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Sigmoid
-            | UnaryOp::Atan
-            | UnaryOp::Erf
-            | UnaryOp::Erfc => {
+            Sin | Cos if dtype == DType::F64 => self.call(angle_function(op), &[x]),
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc => {
                 unreachable!("{REJECTED}")
             }
         }
     }
 
     fn unary_int(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Value {
+        use UnaryOp::*;
         let ty = self.ssa.type_of(x);
         match op {
-            UnaryOp::Neg => self.ssa.unary(Opcode::Ineg, ty, x),
-            UnaryOp::Abs if dtype.is_signed() => self.ssa.unary(Opcode::Iabs, ty, x),
-            UnaryOp::Abs | UnaryOp::Trunc | UnaryOp::Floor | UnaryOp::RoundEven => x,
-            UnaryOp::Not => {
+            Neg => self.ssa.unary(Opcode::Ineg, ty, x),
+            Abs if dtype.is_signed() => self.ssa.unary(Opcode::Iabs, ty, x),
+            Abs | Trunc | Floor | RoundEven => x,
+            Not => {
                 let zero = self.splat_bits(ty, 0);
                 let is_zero = self.ssa.icmp(IntCC::Equal, x, zero);
                 self.truth(dtype, ty, is_zero)
             }
-            UnaryOp::Relu => {
+            Relu => {
                 let zero = self.splat_bits(ty, 0);
                 self.binary_int(BinaryOp::Max, dtype, x, zero)
             }
-            UnaryOp::Satur01 => {
+            Satur01 => {
                 let (zero, one) = (self.splat_bits(ty, 0), self.splat_bits(ty, 1));
                 let low = self.binary_int(BinaryOp::Max, dtype, x, zero);
                 self.binary_int(BinaryOp::Min, dtype, low, one)
             }
-            UnaryOp::Recip => {
+            Recip => {
                 let one = self.ssa.int(ty, 1);
                 self.binary_int(BinaryOp::Div, dtype, one, x)
             }
-            UnaryOp::Sqrt | UnaryOp::RecipSqrt => {
+            Sqrt | RecipSqrt => {
                 let wide = self.convert_one(dtype, DType::F64, x);
                 let root = self.unary_float(op, DType::F64, wide);
                 self.convert_one(DType::F64, dtype, root)
             }
-            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Expm1 | UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Log2 => {
-                unreachable!("{REJECTED}")
-            }
-            UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Sigmoid
-            | UnaryOp::Atan
-            | UnaryOp::Erf
-            | UnaryOp::Erfc => {
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc => {
                 unreachable!("{REJECTED}")
             }
         }
@@ -236,19 +220,20 @@ impl Emitter<'_> {
     }
 
     fn binary_float(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Value {
+        use BinaryOp::*;
         let ty = self.ssa.type_of(a);
         match op {
-            BinaryOp::Add => self.ssa.binary(Opcode::Fadd, a, b),
-            BinaryOp::Sub => self.ssa.binary(Opcode::Fsub, a, b),
-            BinaryOp::Mul => self.ssa.binary(Opcode::Fmul, a, b),
-            BinaryOp::Div => self.ssa.binary(Opcode::Fdiv, a, b),
-            BinaryOp::Rem => self.call(
+            Add => self.ssa.binary(Opcode::Fadd, a, b),
+            Sub => self.ssa.binary(Opcode::Fsub, a, b),
+            Mul => self.ssa.binary(Opcode::Fmul, a, b),
+            Div => self.ssa.binary(Opcode::Fdiv, a, b),
+            Rem => self.call(
                 if dtype == DType::F32 { RuntimeFunction::RemF32 } else { RuntimeFunction::RemF64 },
                 &[a, b],
             ),
             // In this form, the comparison and the selection become one instruction.
-            BinaryOp::Max | BinaryOp::Min => {
-                let (low, high) = if op == BinaryOp::Max { (a, b) } else { (b, a) };
+            Max | Min => {
+                let (low, high) = if op == Max { (a, b) } else { (b, a) };
                 let takes_second = self.ssa.fcmp(FloatCC::LessThan, low, high);
                 let extreme = self.choose(takes_second, b, a);
                 if self.ssa.is_number(b) {
@@ -257,80 +242,76 @@ impl Emitter<'_> {
                 let is_nan = self.ssa.fcmp(FloatCC::Unordered, b, b);
                 self.choose(is_nan, b, extreme)
             }
-            BinaryOp::ReluGate => {
+            ReluGate => {
                 let zero = self.constant(dtype, ty, 0.0);
                 let open = self.ssa.fcmp(FloatCC::LessThan, zero, a);
                 self.choose(open, b, zero)
             }
-            BinaryOp::Satur01Gate => {
+            Satur01Gate => {
                 let (zero, one) = (self.constant(dtype, ty, 0.0), self.constant(dtype, ty, 1.0));
                 let above = self.ssa.fcmp(FloatCC::LessThan, zero, a);
                 let below = self.ssa.fcmp(FloatCC::LessThan, a, one);
                 let open = self.ssa.binary(Opcode::Band, above, below);
                 self.choose(open, b, zero)
             }
-            BinaryOp::And | BinaryOp::Or => {
+            And | Or => {
                 let zero = self.constant(dtype, ty, 0.0);
                 let (a, b) =
                     (self.ssa.fcmp(FloatCC::NotEqual, a, zero), self.ssa.fcmp(FloatCC::NotEqual, b, zero));
                 let both = self.ssa.binary(logic_opcode(op), a, b);
                 self.truth(dtype, ty, both)
             }
-            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => unreachable!("{COMPARED}"),
-            BinaryOp::Pow | BinaryOp::BitAnd | BinaryOp::BitOr => unreachable!("{REJECTED}"),
-            BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => unreachable!("{REJECTED}"),
-            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REJECTED}"),
-            BinaryOp::Threefry | BinaryOp::ThreefryCrypto | BinaryOp::ThreefryLight => {
+            Lt | Le | Eq | Ne => unreachable!("{COMPARED}"),
+            Pow | BitAnd | BitOr | BitXor | Shl | Shr | Arg1 | Arg2 | Threefry | ThreefryCrypto
+            | ThreefryLight => {
                 unreachable!("{REJECTED}")
             }
         }
     }
 
     fn binary_int(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Value {
+        use BinaryOp::*;
         let ty = self.ssa.type_of(a);
         match op {
-            BinaryOp::Add => self.ssa.binary(Opcode::Iadd, a, b),
-            BinaryOp::Sub => self.ssa.binary(Opcode::Isub, a, b),
-            BinaryOp::Mul => self.ssa.binary(Opcode::Imul, a, b),
-            BinaryOp::Div | BinaryOp::Rem => self.divide(op, dtype, a, b),
-            BinaryOp::Pow => self.power(dtype, a, b),
+            Add => self.ssa.binary(Opcode::Iadd, a, b),
+            Sub => self.ssa.binary(Opcode::Isub, a, b),
+            Mul => self.ssa.binary(Opcode::Imul, a, b),
+            Div | Rem => self.divide(op, dtype, a, b),
+            Pow => self.power(dtype, a, b),
             // There is no such instruction on 64-bit lanes.
-            BinaryOp::Max if ty == types::I64X2 => {
+            Max if ty == types::I64X2 => {
                 let greater = self.ssa.icmp(IntCC::SignedLessThan, b, a);
                 self.blend(greater, a, b)
             }
-            BinaryOp::Min if ty == types::I64X2 => {
+            Min if ty == types::I64X2 => {
                 let less = self.ssa.icmp(IntCC::SignedLessThan, a, b);
                 self.blend(less, a, b)
             }
-            BinaryOp::Max if dtype.is_signed() => self.ssa.binary(Opcode::Smax, a, b),
-            BinaryOp::Max => self.ssa.binary(Opcode::Umax, a, b),
-            BinaryOp::Min if dtype.is_signed() => self.ssa.binary(Opcode::Smin, a, b),
-            BinaryOp::Min => self.ssa.binary(Opcode::Umin, a, b),
-            BinaryOp::ReluGate => {
+            Max if dtype.is_signed() => self.ssa.binary(Opcode::Smax, a, b),
+            Max => self.ssa.binary(Opcode::Umax, a, b),
+            Min if dtype.is_signed() => self.ssa.binary(Opcode::Smin, a, b),
+            Min => self.ssa.binary(Opcode::Umin, a, b),
+            ReluGate => {
                 let zero = self.splat_bits(ty, 0);
                 let less = if dtype.is_signed() { IntCC::SignedLessThan } else { IntCC::UnsignedLessThan };
                 let open = self.ssa.icmp(less, zero, a);
                 self.choose(open, b, zero)
             }
             // No integer lies between 0 and 1.
-            BinaryOp::Satur01Gate => self.splat_bits(ty, 0),
-            BinaryOp::And | BinaryOp::Or => {
+            Satur01Gate => self.splat_bits(ty, 0),
+            And | Or => {
                 let zero = self.splat_bits(ty, 0);
                 let (a, b) =
                     (self.ssa.icmp(IntCC::NotEqual, a, zero), self.ssa.icmp(IntCC::NotEqual, b, zero));
                 let both = self.ssa.binary(logic_opcode(op), a, b);
                 self.truth(dtype, ty, both)
             }
-            BinaryOp::BitAnd => self.ssa.binary(Opcode::Band, a, b),
-            BinaryOp::BitOr => self.ssa.binary(Opcode::Bor, a, b),
-            BinaryOp::BitXor => self.ssa.binary(Opcode::Bxor, a, b),
-            BinaryOp::Shl | BinaryOp::Shr => self.ssa.binary(shift_opcode(op, dtype), a, b),
-            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => unreachable!("{COMPARED}"),
-            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REJECTED}"),
-            BinaryOp::Threefry | BinaryOp::ThreefryCrypto | BinaryOp::ThreefryLight => {
-                unreachable!("{REJECTED}")
-            }
+            BitAnd => self.ssa.binary(Opcode::Band, a, b),
+            BitOr => self.ssa.binary(Opcode::Bor, a, b),
+            BitXor => self.ssa.binary(Opcode::Bxor, a, b),
+            Shl | Shr => self.ssa.binary(shift_opcode(op, dtype), a, b),
+            Lt | Le | Eq | Ne => unreachable!("{COMPARED}"),
+            Arg1 | Arg2 | Threefry | ThreefryCrypto | ThreefryLight => unreachable!("{REJECTED}"),
         }
     }
 

@@ -17,22 +17,23 @@ pub(super) fn computed_in(dtype: DType) -> Ty {
 
 impl Emitter<'_> {
     pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Reg) -> Checked<Reg> {
+        use UnaryOp::*;
         lacking::check_arithmetic(self.setting.caps, op, dtype)?;
         if !dtype.is_float() {
             return self.integer_unary(op, dtype, x);
         }
         let ty = computed_in(dtype);
         let rounding = match op {
-            UnaryOp::Floor => RoundingMode::DownInteger,
-            UnaryOp::Trunc => RoundingMode::ZeroInteger,
+            Floor => RoundingMode::DownInteger,
+            Trunc => RoundingMode::ZeroInteger,
             _ => RoundingMode::NearestInteger,
         };
         let x = self.widened(dtype, Value::In(x));
         let result = match op {
-            UnaryOp::Neg => self.b.unary(PtxUnaryOp::Neg, ty, x),
-            UnaryOp::Abs => self.b.unary(PtxUnaryOp::Abs, ty, x),
-            UnaryOp::Sqrt => self.b.unary(PtxUnaryOp::Sqrt, ty, x),
-            UnaryOp::Floor | UnaryOp::Trunc | UnaryOp::RoundEven => {
+            Neg => self.b.unary(PtxUnaryOp::Neg, ty, x),
+            Abs => self.b.unary(PtxUnaryOp::Abs, ty, x),
+            Sqrt => self.b.unary(PtxUnaryOp::Sqrt, ty, x),
+            Floor | Trunc | RoundEven => {
                 let x = self.operand_register(ty, x);
                 self.b.convert(ty, ty, rounding, x)
             }
@@ -40,22 +41,10 @@ impl Emitter<'_> {
                 let x = self.operand_register(ty, x);
                 approximate::emit(&mut self.b, self.setting.target, op, x)
             }
-            UnaryOp::Exp
-            | UnaryOp::Exp2
-            | UnaryOp::Expm1
-            | UnaryOp::Log
-            | UnaryOp::Log1p
-            | UnaryOp::Log2
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Sigmoid
-            | UnaryOp::Atan
-            | UnaryOp::Erf
-            | UnaryOp::Erfc => {
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc => {
                 return lacking::inaccurate(op, dtype);
             }
-            UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => {
+            Not | Relu | Satur01 | Recip | RecipSqrt => {
                 return lacking::expanded(op, dtype);
             }
         };

@@ -11,35 +11,24 @@ use crate::builder::{Ty, Value};
 
 impl Emitter<'_> {
     pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Checked<Value> {
+        use UnaryOp::*;
         lacking::check_arithmetic(self.caps, op, dtype)?;
         let float = |fun: MathFunction| match dtype.is_float() {
             true => Ok(fun),
             false => Err(()),
         };
         let fun = match op {
-            UnaryOp::Neg => return Ok(self.negated(dtype, x)),
-            UnaryOp::Abs if !dtype.is_float() => return Ok(self.integer_abs(dtype, x)),
-            UnaryOp::Abs => float(MathFunction::Abs),
-            UnaryOp::Sqrt => float(MathFunction::Sqrt),
-            UnaryOp::Floor => float(MathFunction::Floor),
-            UnaryOp::Trunc => float(MathFunction::Trunc),
-            UnaryOp::RoundEven => float(MathFunction::Round),
-            UnaryOp::Exp
-            | UnaryOp::Exp2
-            | UnaryOp::Expm1
-            | UnaryOp::Log
-            | UnaryOp::Log1p
-            | UnaryOp::Log2
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Sigmoid
-            | UnaryOp::Atan
-            | UnaryOp::Erf
-            | UnaryOp::Erfc => {
+            Neg => return Ok(self.negated(dtype, x)),
+            Abs if !dtype.is_float() => return Ok(self.integer_abs(dtype, x)),
+            Abs => float(MathFunction::Abs),
+            Sqrt => float(MathFunction::Sqrt),
+            Floor => float(MathFunction::Floor),
+            Trunc => float(MathFunction::Trunc),
+            RoundEven => float(MathFunction::Round),
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc => {
                 return lacking::inaccurate(op, dtype);
             }
-            UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => Err(()),
+            Not | Relu | Satur01 | Recip | RecipSqrt => Err(()),
         };
         match fun {
             Ok(fun) => Ok(self.b.math1(fun, x)),
