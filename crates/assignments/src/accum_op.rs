@@ -60,12 +60,6 @@ impl AccumOp {
         })
     }
 
-    /// The accumulating operation of a binary operation; `None` for comparisons, remainder, bit operations
-    /// and random bits, which do not accumulate.
-    pub fn from_binary(op: BinaryOp) -> Option<AccumOp> {
-        AccumOp::ALL.into_iter().find(|accum| accum.binary() == Some(op))
-    }
-
     /// The token before the `=` in assignment text; empty for assignment.
     pub fn token(self) -> &'static str {
         self.binary().map_or("", BinaryOp::token)
@@ -167,34 +161,5 @@ mod tests {
         assert_eq!(AccumOp::Max.neutral(DType::Bool).as_i64(), 0);
         assert_eq!(AccumOp::Max.neutral(DType::Fp8E4m3fn).as_f64(), -448.0);
         assert_eq!(AccumOp::Max.neutral(DType::Fp8E5m2).as_f64(), f64::NEG_INFINITY);
-    }
-
-    #[test]
-    fn only_some_operations_accumulate() {
-        let rejected: Vec<&str> = BinaryOp::ALL
-            .iter()
-            .filter(|&&op| AccumOp::from_binary(op).is_none())
-            .map(|op| op.token())
-            .collect();
-        assert_eq!(
-            rejected,
-            [
-                "%",
-                "<",
-                "<=",
-                "==",
-                "!=",
-                "bit_and",
-                "bit_or",
-                "bit_xor",
-                "shl",
-                "shr",
-                "arg1",
-                "arg2",
-                "threefry",
-                "threefry_crypto",
-                "threefry_light",
-            ]
-        );
     }
 }

@@ -13,7 +13,6 @@ pub mod bounded_space;
 pub mod concat;
 mod coverage;
 pub mod einsum;
-mod window;
 
 use std::fmt;
 
@@ -21,7 +20,6 @@ pub use self::bounded_space::ConditionError;
 use self::bounded_space::{BoundedSpace, PointRanges, SymbolRange};
 pub(crate) use self::coverage::AxisSpan;
 pub use self::coverage::{are_injective, are_surjective};
-pub use self::window::Window;
 use smallvec::SmallVec;
 use tnode::{Dims, RunSize, RunSizes, SizeQuotient};
 

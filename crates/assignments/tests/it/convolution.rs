@@ -1,9 +1,8 @@
 //! Convolution and pooling, from the text and from einsum text, against loops in Rust.
 
-use crate::program;
+use crate::{program, window::Window};
 
 use assignment_text::parse;
-use assignments::indexing::Window;
 use assignments::{AccumOp, Assignments, builder};
 use lowered_ir::ir::BinaryOp;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};

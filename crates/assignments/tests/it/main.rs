@@ -14,3 +14,4 @@ mod margins;
 #[allow(dead_code, reason = "the tests of assignment text use more of it")]
 mod program;
 mod recurrences;
+mod window;
