@@ -73,6 +73,19 @@ impl Operand {
     }
 }
 
+/// Defines methods that give an attribute of a kind, if the node has it.
+macro_rules! attributes {
+    ($($kind:ident -> $type:ty: $variant:ident, $expected:literal;)*) => {$(
+        pub(crate) fn $kind(&self, name: &str) -> Result<Option<$type>> {
+            match self.attribute(name) {
+                None => Ok(None),
+                Some(Attribute::$variant(value)) => Ok(Some(value.to_owned())),
+                Some(_) => Err(OnnxError::attribute(name, $expected)),
+            }
+        }
+    )*};
+}
+
 /// The node and its attributes.
 impl<'n> NodeContext<'_, 'n> {
     /// The name of the operator.
@@ -125,12 +138,12 @@ impl<'n> NodeContext<'_, 'n> {
         self.node.attributes.get(name)
     }
 
-    pub(crate) fn int(&self, name: &str) -> Result<Option<i64>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attribute::Int(value)) => Ok(Some(*value)),
-            Some(_) => Err(OnnxError::attribute(name, "an integer")),
-        }
+    attributes! {
+        int -> i64: Int, "an integer";
+        ints -> Vec<i64>: Ints, "integers";
+        float -> f32: Float, "a float";
+        floats -> Vec<f32>: Floats, "floats";
+        texts -> Vec<String>: Texts, "texts";
     }
 
     pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64> {
@@ -144,11 +157,7 @@ impl<'n> NodeContext<'_, 'n> {
     }
 
     pub(crate) fn float_or(&self, name: &str, default: f32) -> Result<f32> {
-        match self.attribute(name) {
-            None => Ok(default),
-            Some(Attribute::Float(value)) => Ok(*value),
-            Some(_) => Err(OnnxError::attribute(name, "a float")),
-        }
+        Ok(self.float(name)?.unwrap_or(default))
     }
 
     pub(crate) fn text_or(&self, name: &str, default: &'n str) -> Result<&'n str> {
@@ -156,30 +165,6 @@ impl<'n> NodeContext<'_, 'n> {
             None => Ok(default),
             Some(Attribute::Text(value)) => Ok(value),
             Some(_) => Err(OnnxError::attribute(name, "a text")),
-        }
-    }
-
-    pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attribute::Ints(values)) => Ok(Some(values.clone())),
-            Some(_) => Err(OnnxError::attribute(name, "integers")),
-        }
-    }
-
-    pub(crate) fn floats(&self, name: &str) -> Result<Option<Vec<f32>>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attribute::Floats(values)) => Ok(Some(values.clone())),
-            Some(_) => Err(OnnxError::attribute(name, "floats")),
-        }
-    }
-
-    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attribute::Texts(values)) => Ok(Some(values.clone())),
-            Some(_) => Err(OnnxError::attribute(name, "texts")),
         }
     }
 
