@@ -112,7 +112,7 @@ pub(crate) fn of_dequantized(name: &str) -> Option<NodeOperator> {
 }
 
 /// Adds the statements of a node to the current graph.
-pub(crate) fn lower(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(crate) fn lower(cx: &mut NodeContext<'_>) -> Lowered {
     let Some(operator) = FAMILIES.iter().copied().flatten().nth(cx.operator_number()) else {
         return Err(OnnxError::Invalid(format!("{} is not in the list of operators", cx.operator())));
     };

@@ -42,7 +42,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    fn of(cx: &NodeContext<'_, '_>, [q, k, v]: [&Value; 3]) -> Result<Heads> {
+    fn of(cx: &NodeContext<'_>, [q, k, v]: [&Value; 3]) -> Result<Heads> {
         let wrong = || {
             let shapes = format!("{:?}, {:?} and {:?}", q.shape(), k.shape(), v.shape());
             OnnxError::operand(0, format!("queries, keys and values {shapes} do not fit"))
@@ -171,7 +171,7 @@ impl Heads {
 }
 
 /// A value with heads as an axis: `[batch, heads, positions, size]`.
-fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<Value> {
+fn with_heads(cx: &mut NodeContext<'_>, x: &Value, heads: usize) -> Result<Value> {
     match x.shape() {
         &[batch, positions, width] => {
             let split = cx.reshaped(x, &[batch, positions, heads, width / heads.max(1)])?;
@@ -182,7 +182,7 @@ fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<V
 }
 
 /// Keys or values behind those of the cache.
-fn cached(cx: &mut NodeContext<'_, '_>, x: &Value, past: Option<Value>, heads: usize) -> Result<Value> {
+fn cached(cx: &mut NodeContext<'_>, x: &Value, past: Option<Value>, heads: usize) -> Result<Value> {
     let new = with_heads(cx, x, heads)?;
     let Some(past) = past else { return Ok(new) };
     match (past.shape(), new.shape()) {
@@ -210,7 +210,7 @@ fn offset(heads: &Heads, past: usize, valid: Option<&str>) -> String {
     }
 }
 
-fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask> {
+fn mask(cx: &mut NodeContext<'_>, heads: &Heads, past: usize) -> Result<Mask> {
     let mut text = "{}".to_owned();
     let given = cx.optional(3);
     if let Some(given) = &given {
@@ -276,7 +276,7 @@ fn mask_element(heads: &Heads, mask: &Operand) -> Result<String> {
     Ok(if is_short { mask.padded(outside, &own) } else { mask.at(&own) })
 }
 
-fn attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn attention(cx: &mut NodeContext<'_>) -> Lowered {
     let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let mut heads = Heads::of(cx, [&q, &k, &v])?;
     let (past_keys, past_values) = (cx.optional(4), cx.optional(5));
@@ -297,7 +297,7 @@ fn attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The factor of the products of queries and keys.
-fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String> {
+fn scale(cx: &NodeContext<'_>, size: usize, dtype: DType) -> Result<String> {
     Ok(match cx.float_or("scale", 0.0)? {
         0.0 => float(dtype, 1.0 / (size as f64).sqrt()),
         scale => float(DType::F32, f64::from(scale)),
@@ -305,7 +305,7 @@ fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String> 
 }
 
 /// The statements of the scores `s`, capped but without the mask.
-fn scores(cx: &NodeContext<'_, '_>, heads: &Heads, [q, k]: [&Operand; 2], clause: &str) -> Result<String> {
+fn scores(cx: &NodeContext<'_>, heads: &Heads, [q, k]: [&Operand; 2], clause: &str) -> Result<String> {
     let wide = wide(q.dtype);
     let scaled = heads.at("r", &["i", "c"]);
     let score = heads.at("s", &["i", "j"]);
@@ -324,7 +324,7 @@ fn scores(cx: &NodeContext<'_, '_>, heads: &Heads, [q, k]: [&Operand; 2], clause
 
 /// The result and, if it is wanted, the array of scores; else the result twice.
 fn scores_and_values(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     heads: &Heads,
     [q, k, v]: [&Value; 3],
     mask: &Mask,
@@ -428,7 +428,7 @@ fn weighted_values(
 }
 
 /// Attention whose scores and weights subgraphs may change.
-fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn flexible(cx: &mut NodeContext<'_>) -> Lowered {
     let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let heads = Heads::of(cx, [&q, &k, &v])?;
     if heads.is_packed {
@@ -468,7 +468,7 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The result of the subgraph of an attribute, if the node has it; it keeps the type and shape.
-fn modified(cx: &mut NodeContext<'_, '_>, name: &str, value: Value) -> Result<Value> {
+fn modified(cx: &mut NodeContext<'_>, name: &str, value: Value) -> Result<Value> {
     if cx.attribute(name).is_none() {
         return Ok(value);
     }

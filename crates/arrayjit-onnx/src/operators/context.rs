@@ -28,8 +28,8 @@ pub(crate) type Lowered = Result<Vec<Value>>;
 pub(crate) const MOST_ON_HOST: usize = 4096;
 
 /// A node whose operands have values.
-pub(crate) struct NodeContext<'t, 'n> {
-    scope: &'t mut dyn TraceScope,
+pub(crate) struct NodeContext<'n> {
+    scope: &'n mut (dyn TraceScope + 'n),
     node: &'n ModelNode,
     operands: Vec<Option<Value>>,
     /// The operands of the text that is being written, by their names.
@@ -87,7 +87,7 @@ macro_rules! attributes {
 }
 
 /// The node and its attributes.
-impl<'n> NodeContext<'_, 'n> {
+impl<'n> NodeContext<'n> {
     /// The name of the operator.
     pub(crate) fn operator(&self) -> &'static str {
         self.node.operator.name
@@ -196,12 +196,12 @@ impl<'n> NodeContext<'_, 'n> {
 }
 
 /// The operands.
-impl<'t, 'n> NodeContext<'t, 'n> {
+impl<'n> NodeContext<'n> {
     pub(crate) fn new(
-        scope: &'t mut dyn TraceScope,
+        scope: &'n mut (dyn TraceScope + 'n),
         node: &'n ModelNode,
         operands: Vec<Option<Value>>,
-    ) -> NodeContext<'t, 'n> {
+    ) -> NodeContext<'n> {
         NodeContext { scope, node, operands, bound: Vec::new() }
     }
 
@@ -405,7 +405,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
 }
 
 /// Compositions.
-impl NodeContext<'_, '_> {
+impl NodeContext<'_> {
     /// The first `results` results of an operator of `ai.onnx`, in its latest version, on values of the node.
     pub(super) fn apply(
         &mut self,
@@ -436,7 +436,7 @@ impl NodeContext<'_, '_> {
 }
 
 /// Statements.
-impl NodeContext<'_, '_> {
+impl NodeContext<'_> {
     /// An operand of a statement; the only element of a known array becomes a number.
     pub(crate) fn bind(&mut self, value: &Value) -> Result<Operand> {
         match value.known().and_then(|known| known.literal()) {
@@ -650,7 +650,7 @@ impl Affine {
 }
 
 /// Moves of elements.
-impl NodeContext<'_, '_> {
+impl NodeContext<'_> {
     /// The same elements in row-major order in another shape.
     pub(crate) fn reshaped(&mut self, value: &Value, shape: &[usize]) -> Result<Value> {
         if value.shape() == shape {

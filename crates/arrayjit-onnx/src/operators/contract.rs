@@ -31,7 +31,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The product of matrices, as NumPy's `matmul`: axes in front broadcast, and vectors get an axis.
-pub(super) fn product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, dtype: DType) -> Result<Value> {
+pub(super) fn product(cx: &mut NodeContext<'_>, x: &Value, z: &Value, dtype: DType) -> Result<Value> {
     if x.rank() == 0 || z.rank() == 0 {
         return Err(OnnxError::operand(0, "expected one axis or more"));
     }
@@ -52,7 +52,7 @@ pub(super) fn product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, dtype:
     cx.operation([x, z], dtype, &shape, |[x, z]| x.matmul(z))
 }
 
-pub(super) fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn gemm(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, z, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
     if x.rank() != 2 || z.rank() != 2 {
         return Err(OnnxError::operand(0, "expected matrices"));
@@ -63,7 +63,7 @@ pub(super) fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The product of a Gemm, neither scaled nor added to its bias. Only the first operand may have more than two
 /// axes, unless it is turned: all but the last are rows.
-pub(super) fn gemm_of_rows(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value) -> Result<Value> {
+pub(super) fn gemm_of_rows(cx: &mut NodeContext<'_>, x: &Value, z: &Value) -> Result<Value> {
     let is_turned = [cx.int_or("transA", 0)? != 0, cx.int_or("transB", 0)? != 0];
     let ([rows @ .., inner], &[b0, b1]) = (x.shape(), z.shape()) else {
         return Err(OnnxError::operand(0, "expected matrices"));
@@ -91,7 +91,7 @@ pub(super) fn gemm_of_rows(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value) -
 }
 
 /// The product of a Gemm times its factor, plus the bias times its own.
-pub(super) fn scaled(cx: &mut NodeContext<'_, '_>, sum: &Value, bias: Option<&Value>) -> Result<Value> {
+pub(super) fn scaled(cx: &mut NodeContext<'_>, sum: &Value, bias: Option<&Value>) -> Result<Value> {
     let dtype = sum.dtype();
     let number = |value: f32| match dtype.is_float() {
         true => float(DType::F32, f64::from(value)),
@@ -112,7 +112,7 @@ pub(super) fn scaled(cx: &mut NodeContext<'_, '_>, sum: &Value, bias: Option<&Va
     }
 }
 
-fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn einsum(cx: &mut NodeContext<'_>) -> Lowered {
     let text = cx.text_or("equation", "")?;
     let values = cx.values()?;
     let shapes: Vec<(String, &[usize])> =
@@ -141,7 +141,7 @@ fn square(x: &Value) -> Result<(usize, Vec<usize>)> {
 }
 
 /// The determinants of square matrices, which the host computes in f64.
-fn determinant(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn determinant(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let (dtype, (size, shape)) = (x.dtype(), square(&x)?);
     cx.on_host(&[x], move |arrays| {
@@ -158,7 +158,7 @@ fn determinant(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The inverses of square matrices, which the host computes in f64; NaN for singular ones.
-pub(super) fn inverse(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn inverse(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let (dtype, shape, (size, _)) = (x.dtype(), x.shape().to_vec(), square(&x)?);
     cx.reserve(DType::F64, &shape)?;

@@ -21,7 +21,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Scan", 8, batched_scan),
 ];
 
-fn branch(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn branch(cx: &mut NodeContext<'_>) -> Lowered {
     let condition = cx.host(0)?;
     if condition.array.num_values() != 1 {
         return Err(OnnxError::operand(0, "expected one element"));
@@ -31,7 +31,7 @@ fn branch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     cx.subgraph(&graph, Vec::new())
 }
 
-fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn repeated(cx: &mut NodeContext<'_>) -> Lowered {
     let most = cx.optional_ints(0)?.and_then(|values| values.first().copied()).unwrap_or(i64::MAX);
     let goes_on = match cx.optional(1) {
         Some(_) => cx.host(1)?.ints() != [0],
@@ -49,7 +49,7 @@ fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The axes of `count` scanned operands or results.
-fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>> {
+fn scan_axes(cx: &NodeContext<'_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>> {
     let read = |name: String| {
         let values = cx.ints(&name)?.unwrap_or_else(|| vec![0; count]);
         let is_complete = values.len() == count;
@@ -61,7 +61,7 @@ fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<S
 }
 
 /// The body, and the numbers of carried and of scanned values among `operands`.
-fn scan_parts(cx: &NodeContext<'_, '_>, operands: usize) -> Result<(Arc<ModelGraph>, usize, usize)> {
+fn scan_parts(cx: &NodeContext<'_>, operands: usize) -> Result<(Arc<ModelGraph>, usize, usize)> {
     let graph = cx.graph("body")?.clone();
     let scanned = usize::try_from(cx.int_or("num_scan_inputs", 0)?).unwrap_or(usize::MAX);
     let carried = operands.checked_sub(scanned);
@@ -72,7 +72,7 @@ fn scan_parts(cx: &NodeContext<'_, '_>, operands: usize) -> Result<(Arc<ModelGra
     Ok((graph, carried, scanned))
 }
 
-fn scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn scan(cx: &mut NodeContext<'_>) -> Lowered {
     let (graph, carried, scanned) = scan_parts(cx, cx.inputs())?;
     let collected = graph.outputs.len() - carried;
     let (inputs, outputs) = (scan_axes(cx, "input", scanned)?, scan_axes(cx, "output", collected)?);
@@ -82,7 +82,7 @@ fn scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The first version scans each element of a batch for itself.
-fn batched_scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn batched_scan(cx: &mut NodeContext<'_>) -> Lowered {
     if cx.optional(0).is_some() {
         return Err(OnnxError::Case("a scan with a length for each element of the batch".into()));
     }

@@ -26,7 +26,7 @@ fn array(arrays: &[Arc<HostArray>], at: usize) -> Result<&HostArray> {
     arrays.get(at).map(|array| &**array).ok_or_else(|| OnnxError::operand(at, "it is missing"))
 }
 
-fn non_zero(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn non_zero(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     // The positions of each element, and twice those of the result.
     cx.reserve(DType::I64, &[x.num_elements(), 3 * x.rank() + 4])?;
@@ -52,7 +52,7 @@ fn along(x: &HostArray, named: Option<i64>) -> Result<(HostArray, usize)> {
     }
 }
 
-fn compress(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn compress(cx: &mut NodeContext<'_>) -> Lowered {
     let named = cx.int("axis")?;
     let (x, condition) = (cx.value(0)?, cx.value(1)?);
     cx.on_host(&[x, condition], move |arrays| {
@@ -97,7 +97,7 @@ fn parts(x: &HostArray, at: usize) -> Vec<Vec<i128>> {
 }
 
 /// Distinct parts in ascending order or by their first occurrence.
-fn unique(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn unique(cx: &mut NodeContext<'_>) -> Lowered {
     let (named, is_sorted) = (cx.int("axis")?, cx.int_or("sorted", 1)? != 0);
     let x = cx.value(0)?;
     // Each element in order, each part as a group, and the results.
@@ -179,7 +179,7 @@ fn chosen(boxes: &[Corners], scores: &[f32], most: usize, share: f32, least: Opt
     chosen
 }
 
-fn non_max_suppression(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn non_max_suppression(cx: &mut NodeContext<'_>) -> Lowered {
     let has_center = cx.int_or("center_point_box", 0)? != 0;
     let most = cx.optional_ints(2)?.and_then(|values| values.first().copied()).unwrap_or(0);
     let most = usize::try_from(most).unwrap_or(0);

@@ -39,7 +39,7 @@ struct Dequantized {
 const MOST_EXACT: usize = 33_025;
 
 impl Dequantized {
-    fn of(cx: &NodeContext<'_, '_>) -> Result<Dequantized> {
+    fn of(cx: &NodeContext<'_>) -> Result<Dequantized> {
         let quantized = |first| -> Result<Quantized> {
             Ok(Quantized { values: cx.value(first)?, zero: Some(cx.value(first + 2)?) })
         };
@@ -52,7 +52,7 @@ impl Dequantized {
     }
 
     /// The numbers of the operands. Scales of the right one run along an axis.
-    fn numbers(&self, cx: &mut NodeContext<'_, '_>, axis: usize) -> Result<[Value; 2]> {
+    fn numbers(&self, cx: &mut NodeContext<'_>, axis: usize) -> Result<[Value; 2]> {
         let left = dequantized(cx, &self.left, &self.left_scale, 0, "left")?;
         Ok([left, dequantized(cx, &self.right, &self.right_scale, axis, "right")?])
     }
@@ -60,7 +60,7 @@ impl Dequantized {
     /// Sums of products of integers in f32, plus a bias; scales and bias run along an axis of the result.
     fn scaled(
         &self,
-        cx: &mut NodeContext<'_, '_>,
+        cx: &mut NodeContext<'_>,
         sum: &Value,
         axis: usize,
         bias: Option<&Value>,
@@ -80,7 +80,7 @@ impl Dequantized {
 }
 
 /// The only element, or the element at the position along an axis of the result.
-fn along(cx: &mut NodeContext<'_, '_>, value: &Value, axis: usize) -> Result<String> {
+fn along(cx: &mut NodeContext<'_>, value: &Value, axis: usize) -> Result<String> {
     let operand = cx.bind(value)?;
     match (value.num_elements(), value.rank()) {
         (1, rank) => Ok(operand.at(&vec!["0".to_owned(); rank])),
@@ -90,7 +90,7 @@ fn along(cx: &mut NodeContext<'_, '_>, value: &Value, axis: usize) -> Result<Str
 }
 
 /// The product of two dequantized matrices.
-fn dequantized_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn dequantized_product(cx: &mut NodeContext<'_>) -> Lowered {
     let operands = Dequantized::of(cx)?;
     let is_exact = operands.left.values.shape().last().is_some_and(|&depth| depth <= MOST_EXACT);
     let exact = match is_exact && !cx.is_strict() {
@@ -108,7 +108,7 @@ fn dequantized_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// `Gemm` of two dequantized matrices, of which the right one may be transposed, plus a bias.
-fn dequantized_gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn dequantized_gemm(cx: &mut NodeContext<'_>) -> Lowered {
     let mut operands = Dequantized::of(cx)?;
     if operands.left.values.rank() != 2 || operands.right.values.rank() != 2 {
         return Err(OnnxError::operand(0, "expected matrices"));
@@ -135,7 +135,7 @@ fn dequantized_gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// A matrix whose rows are the columns of another one.
-fn transposed(cx: &mut NodeContext<'_, '_>, value: &Value) -> Result<Value> {
+fn transposed(cx: &mut NodeContext<'_>, value: &Value) -> Result<Value> {
     match (value.known(), value.shape()) {
         (Some(known), &[rows, columns]) => {
             cx.reserve(known.dtype(), value.shape())?;
@@ -147,7 +147,7 @@ fn transposed(cx: &mut NodeContext<'_, '_>, value: &Value) -> Result<Value> {
 }
 
 /// The convolution of dequantized operands, plus a bias.
-fn dequantized_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn dequantized_convolution(cx: &mut NodeContext<'_>) -> Lowered {
     let operands = Dequantized::of(cx)?;
     let bias = cx.optional(6);
     let depth: usize = operands.right.values.shape().iter().skip(1).product();
@@ -163,7 +163,7 @@ fn dequantized_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The numbers that an operand stands for. If it has several scales, they run along an axis.
 fn dequantized(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     operand: &Quantized,
     scale: &Value,
     axis: usize,

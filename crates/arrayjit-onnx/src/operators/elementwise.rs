@@ -101,17 +101,17 @@ pub(super) static OPERATORS: &[Operator] = &all_sized([
 pub(super) static ON_HOST: &[Operator] = &[op("BitCast", 26, bit_cast)];
 
 /// Applies an expression, in which `{}` is the element.
-fn unary(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
+fn unary(cx: &mut NodeContext<'_>, expression: &str) -> Lowered {
     let dtype = cx.value(0)?.dtype();
     mapped(cx, dtype, expression)
 }
 
 /// A truth value of each element.
-fn predicate(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
+fn predicate(cx: &mut NodeContext<'_>, expression: &str) -> Lowered {
     mapped(cx, DType::Bool, expression)
 }
 
-fn mapped(cx: &mut NodeContext<'_, '_>, dtype: DType, expression: &str) -> Lowered {
+fn mapped(cx: &mut NodeContext<'_>, dtype: DType, expression: &str) -> Lowered {
     let x = cx.value(0)?;
     if let Some(result) = unary_on_host(cx, dtype)? {
         return Ok(vec![result]);
@@ -119,7 +119,7 @@ fn mapped(cx: &mut NodeContext<'_, '_>, dtype: DType, expression: &str) -> Lower
     Ok(vec![cx.mapped(&x, dtype, expression)?])
 }
 
-fn unary_on_host(cx: &NodeContext<'_, '_>, dtype: DType) -> Result<Option<Value>> {
+fn unary_on_host(cx: &NodeContext<'_>, dtype: DType) -> Result<Option<Value>> {
     let (Some(known), Some(function)) = (cx.all_known(), unary_function(cx.operator())) else {
         return Ok(None);
     };
@@ -144,7 +144,7 @@ fn unary_function(operator: &str) -> Option<fn(Scalar) -> Scalar> {
 }
 
 /// Applies an expression of an attribute `alpha`.
-fn with_alpha(cx: &mut NodeContext<'_, '_>, default: f32, expression: &str) -> Lowered {
+fn with_alpha(cx: &mut NodeContext<'_>, default: f32, expression: &str) -> Lowered {
     let alpha = number(cx.float_or("alpha", default)?);
     unary(cx, &expression.replace("{alpha}", &alpha))
 }
@@ -155,20 +155,20 @@ fn number(value: f32) -> String {
 }
 
 /// Applies an expression to the elements `{x}` and `{z}` of two operands.
-fn binary(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
+fn binary(cx: &mut NodeContext<'_>, expression: &str) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     let dtype = x.dtype();
     Ok(vec![combined(cx, &x, &z, dtype, expression)?])
 }
 
 /// The truth value of an expression of the elements `{x}` and `{z}`.
-fn comparison(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
+fn comparison(cx: &mut NodeContext<'_>, expression: &str) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     Ok(vec![combined(cx, &x, &z, DType::Bool, expression)?])
 }
 
 /// Folds all operands by an expression.
-fn variadic(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
+fn variadic(cx: &mut NodeContext<'_>, expression: &str) -> Lowered {
     let values = cx.values()?;
     let mut values = values.into_iter();
     let mut result = values.next().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
@@ -179,7 +179,7 @@ fn variadic(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
     Ok(vec![result])
 }
 
-fn mean(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn mean(cx: &mut NodeContext<'_>) -> Lowered {
     let count = cx.inputs();
     let sum = variadic(cx, "{x} + {z}")?;
     let sum = sum.into_iter().next().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
@@ -188,7 +188,7 @@ fn mean(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// An expression of the elements `{x}` and `{z}`, which are broadcast.
 pub(super) fn combined(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     z: &Value,
     dtype: DType,
@@ -207,7 +207,7 @@ pub(super) fn combined(
 }
 
 fn binary_on_host(
-    cx: &NodeContext<'_, '_>,
+    cx: &NodeContext<'_>,
     x: &Value,
     z: &Value,
     dtype: DType,
@@ -261,7 +261,7 @@ fn binary_op(operator: &str) -> Option<HostOp> {
     }))
 }
 
-fn bit_shift(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn bit_shift(cx: &mut NodeContext<'_>) -> Lowered {
     let dtype = cx.value(0)?.dtype();
     let bits = 8 * dtype.size_bytes();
     // Other distances shift all bits out.
@@ -278,7 +278,7 @@ fn bit_shift(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-fn bitwise_not(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn bitwise_not(cx: &mut NodeContext<'_>) -> Lowered {
     match cx.value(0)?.dtype() {
         DType::U8 => unary(cx, "255 - {}"),
         DType::U16 => unary(cx, "65535 - {}"),
@@ -288,7 +288,7 @@ fn bitwise_not(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-fn cast(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn cast(cx: &mut NodeContext<'_>) -> Lowered {
     let dtype = cx.dtype_attribute("to")?.ok_or_else(|| OnnxError::attribute("to", "an element type"))?;
     let (x, narrow) = (cx.value(0)?, cx.narrow_attribute("to")?);
     Ok(vec![converted(cx, &x, dtype, narrow)?])
@@ -296,7 +296,7 @@ fn cast(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The value in an element type; floats of 8 bits are clamped to the largest ones if the operator saturates.
 /// A narrower type has its values in the element type.
-fn converted(cx: &mut NodeContext<'_, '_>, x: &Value, dtype: DType, narrow: Option<Narrow>) -> Result<Value> {
+fn converted(cx: &mut NodeContext<'_>, x: &Value, dtype: DType, narrow: Option<Narrow>) -> Result<Value> {
     if let Some(narrow) = narrow {
         return cx.mapped(x, dtype, &format!("{dtype}({})", narrow.rounded("{}", x.dtype().is_float())));
     }
@@ -314,7 +314,7 @@ pub(super) fn clamped(dtype: DType, value: &str) -> String {
 }
 
 /// The same bits as another type of the same size. The host reads them, because it copies bytes anyway.
-fn bit_cast(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn bit_cast(cx: &mut NodeContext<'_>) -> Lowered {
     let dtype = cx.dtype_attribute("to")?.ok_or_else(|| OnnxError::attribute("to", "an element type"))?;
     let x = cx.value(0)?;
     if x.dtype().size_bytes() != dtype.size_bytes() {
@@ -326,13 +326,13 @@ fn bit_cast(cx: &mut NodeContext<'_, '_>) -> Lowered {
     })
 }
 
-fn cast_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn cast_like(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, like, narrow) = (cx.value(0)?, cx.value(1)?, cx.narrow(1));
     Ok(vec![converted(cx, &x, like.dtype(), narrow)?])
 }
 
 /// Bounds are attributes before opset 11, and operands from it on.
-fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn clip(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let mut value = cx.bind(&x)?.whole();
     if cx.opset() < 11 {
@@ -359,7 +359,7 @@ fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.emit(x.dtype(), x.extents(), &format!("{y} := {value}"))?])
 }
 
-fn gelu(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn gelu(cx: &mut NodeContext<'_>) -> Lowered {
     match cx.text_or("approximate", "none")? {
         "tanh" => unary(cx, "gelu_tanh({})"),
         "none" => unary(cx, "gelu({})"),
@@ -367,12 +367,12 @@ fn gelu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-fn hard_sigmoid(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn hard_sigmoid(cx: &mut NodeContext<'_>) -> Lowered {
     let (alpha, beta) = (number(cx.float_or("alpha", 0.2)?), number(cx.float_or("beta", 0.5)?));
     unary(cx, &format!("hard_sigmoid({{}}, {alpha}, {beta})"))
 }
 
-fn is_inf(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn is_inf(cx: &mut NodeContext<'_>) -> Lowered {
     match (cx.int_or("detect_positive", 1)?, cx.int_or("detect_negative", 1)?) {
         (0, 0) => predicate(cx, "and({} > 0, {} < 0)"),
         (_, 0) => predicate(cx, "{} == inf"),
@@ -382,7 +382,7 @@ fn is_inf(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// With `fmod`, the remainder has the sign of the dividend, otherwise of the divisor.
-fn modulo(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn modulo(cx: &mut NodeContext<'_>) -> Lowered {
     let is_signed = cx.value(0)?.dtype().is_signed();
     match cx.int_or("fmod", 0)? {
         0 if is_signed => {
@@ -392,7 +392,7 @@ fn modulo(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-fn pow(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn pow(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     // Small powers are products, which are exact for integers.
     let exponent = z.known().filter(|known| known.array.num_values() == 1).map(|known| known.floats());
@@ -409,18 +409,18 @@ fn pow(cx: &mut NodeContext<'_, '_>) -> Lowered {
     binary(cx, expression)
 }
 
-fn selu(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn selu(cx: &mut NodeContext<'_>) -> Lowered {
     let gamma = number(cx.float_or("gamma", 1.050_701)?);
     let alpha = number(cx.float_or("alpha", 1.673_263_2)?);
     unary(cx, &format!("selu({{}}, {alpha}, {gamma})"))
 }
 
-fn shrink(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn shrink(cx: &mut NodeContext<'_>) -> Lowered {
     let (bias, lambda) = (number(cx.float_or("bias", 0.0)?), number(cx.float_or("lambd", 0.5)?));
     unary(cx, &format!("where({{}} < -{lambda}, {{}} + {bias}, where({{}} > {lambda}, {{}} - {bias}, 0))"))
 }
 
-fn sign(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn sign(cx: &mut NodeContext<'_>) -> Lowered {
     let dtype = cx.value(0)?.dtype();
     match dtype.is_float() || dtype.is_signed() {
         true => unary(cx, "where({} > 0, 1, where({} < 0, -1, {} * 0))"),
@@ -428,7 +428,7 @@ fn sign(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-fn select(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn select(cx: &mut NodeContext<'_>) -> Lowered {
     let (condition, x, z) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let extents = x.extents().broadcast(&z.extents())?.broadcast(&condition.extents())?;
     let shape = extents.dims();

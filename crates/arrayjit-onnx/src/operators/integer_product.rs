@@ -32,7 +32,7 @@ const GROUP: usize = 4;
 /// The product of two matrices, without their zero points, as `matmul` of NumPy; none if an operand is no
 /// matrix of 8-bit integers or has no elements.
 pub(super) fn integer_product(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     left: &Quantized,
     right: &Quantized,
 ) -> Result<Option<Value>> {
@@ -85,7 +85,7 @@ fn indices(value: &Value, rank: usize, last: [String; 2]) -> Vec<String> {
 }
 
 /// The product of two elements at a position along K.
-fn widened_product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, rank: usize) -> Result<String> {
+fn widened_product(cx: &mut NodeContext<'_>, x: &Value, z: &Value, rank: usize) -> Result<String> {
     let (row, column) = (letter(rank - 2), letter(rank - 1));
     let (depth_at, z_text) = match grouped(cx, z)? {
         Some(groups) => {
@@ -99,7 +99,7 @@ fn widened_product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, rank: usi
 }
 
 /// A constant matrix in groups of four rows: `[K / 4, N, 4]`.
-fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>> {
+fn grouped(cx: &mut NodeContext<'_>, z: &Value) -> Result<Option<Value>> {
     let (Some(known), &[depth, columns]) = (z.known().cloned(), z.shape()) else { return Ok(None) };
     if !known.is_constant || !depth.is_multiple_of(GROUP) {
         return Ok(None);
@@ -127,7 +127,7 @@ fn in_groups(matrix: &[u8], dtype: DType, shape: &[usize]) -> Result<HostArray> 
 }
 
 /// The sum of the column of each output, as text.
-fn column_sums(cx: &mut NodeContext<'_, '_>, z: &Value, rank: usize, text: &mut String) -> Result<String> {
+fn column_sums(cx: &mut NodeContext<'_>, z: &Value, rank: usize, text: &mut String) -> Result<String> {
     let column = letter(rank - 1);
     if let (Some(known), &[_, columns]) = (z.known().filter(|known| known.is_constant).cloned(), z.shape()) {
         let table = cx.table("sums of columns".into(), || {
@@ -144,7 +144,7 @@ fn column_sums(cx: &mut NodeContext<'_, '_>, z: &Value, rank: usize, text: &mut 
 }
 
 /// The sum of the row of each output, as text.
-fn row_sums(cx: &mut NodeContext<'_, '_>, x: &Value, rank: usize, text: &mut String) -> Result<String> {
+fn row_sums(cx: &mut NodeContext<'_>, x: &Value, rank: usize, text: &mut String) -> Result<String> {
     let row = letter(rank - 2);
     let element = cx.bind_array(x)?.at(&indices(x, rank, [row.clone(), "k".into()]));
     Ok(summed("r", x, rank, row, &element, text))
@@ -164,7 +164,7 @@ fn summed(name: &str, value: &Value, rank: usize, outer: String, element: &str, 
 
 /// What is subtracted from the elements of an output's row or column, in i32; none if it is 0.
 fn zero_text(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     operand: &Quantized,
     rank: usize,
     is_left: bool,
@@ -193,7 +193,7 @@ fn is_zero(zero: &Value) -> bool {
 /// The convolution with constant filters, without the zero point of the image, plus a bias in i32; none if an
 /// operand has no bytes, if filters have a zero point, or if they have groups.
 pub(super) fn integer_convolution(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     image: &Quantized,
     filters: &Quantized,
     bias: Option<&Value>,
@@ -252,7 +252,7 @@ pub(super) fn integer_convolution(
 
 /// The channel of an element of constant filters, and the element, as texts. If the channels are a multiple
 /// of four, filters are stored in groups of four channels, in the order in which kernels read them.
-fn tap(cx: &mut NodeContext<'_, '_>, filters: &Value, axes: usize) -> Result<(String, String)> {
+fn tap(cx: &mut NodeContext<'_>, filters: &Value, axes: usize) -> Result<(String, String)> {
     let taps = numbered("k", axes);
     let known = filters.known().filter(|known| known.is_constant).cloned();
     let (Some(known), [count, channels, kernel @ ..]) = (known, filters.shape()) else {

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The results of a node that joins axes or has an operand with such axes; none if it is no such node.
-pub(super) fn lowered(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<Value>>> {
+pub(super) fn lowered(cx: &mut NodeContext<'_>) -> Result<Option<Vec<Value>>> {
     let operator = cx.operator();
     if matches!(operator, "Flatten" | "Reshape") {
         return Ok(reshaped(cx)?.map(|value| vec![value]));
@@ -58,7 +58,7 @@ fn split(value: &Value) -> Value {
 }
 
 /// The array whose axis `k` joins as many axes of the value as `groups` says.
-fn joined(cx: &mut NodeContext<'_, '_>, value: &Value, groups: &[usize]) -> Result<Value> {
+fn joined(cx: &mut NodeContext<'_>, value: &Value, groups: &[usize]) -> Result<Value> {
     if groups.iter().all(|&count| count == 1) {
         return Ok(value.clone());
     }
@@ -95,7 +95,7 @@ enum Wanted {
 }
 
 /// The reshaped value; none if another place has to reshape it.
-fn reshaped(cx: &mut NodeContext<'_, '_>) -> Result<Option<Value>> {
+fn reshaped(cx: &mut NodeContext<'_>) -> Result<Option<Value>> {
     let x = cx.value(0)?;
     let own = split(&x).extents().0;
     let axes_of = |at: usize| -> Option<Vec<Extent>> {
@@ -207,11 +207,7 @@ fn taken(rest: &mut Vec<Extent>, wanted: &Wanted) -> Option<Vec<Extent>> {
 }
 
 /// The groups of the axes to which values broadcast, and the values with the axes that are joined.
-fn aligned(
-    cx: &mut NodeContext<'_, '_>,
-    values: &[Value],
-    ranks: &[usize],
-) -> Result<(Vec<usize>, Vec<Value>)> {
+fn aligned(cx: &mut NodeContext<'_>, values: &[Value], ranks: &[usize]) -> Result<(Vec<usize>, Vec<Value>)> {
     let rank = ranks.iter().copied().max().unwrap_or(0);
     let mut shared = vec![1; rank];
     for (value, own) in values.iter().zip(ranks) {
@@ -237,7 +233,7 @@ fn aligned(
     Ok((shared, all))
 }
 
-fn of_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn of_elements(cx: &mut NodeContext<'_>) -> Lowered {
     let given: Vec<Option<Value>> = (0..cx.inputs()).map(|at| cx.optional(at)).collect();
     let values: Vec<Value> = given.iter().flatten().cloned().collect();
     let ranks: Vec<usize> = values.iter().map(Value::rank).collect();
@@ -249,7 +245,7 @@ fn of_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// A product whose rows or batches join axes.
-fn product(cx: &mut NodeContext<'_, '_>, is_gemm: bool) -> Lowered {
+fn product(cx: &mut NodeContext<'_>, is_gemm: bool) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     let (of_x, of_z) = (groups(&x), groups(&z));
     let unsupported = "a product sums or returns columns of an axis that joins several";
@@ -284,7 +280,7 @@ fn product(cx: &mut NodeContext<'_, '_>, is_gemm: bool) -> Lowered {
     results.iter().map(|result| joined(cx, result, &groups)).collect()
 }
 
-fn transposed(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn transposed(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let groups = groups(&x);
     let order = layout::permutation(cx, x.rank())?;
@@ -296,7 +292,7 @@ fn transposed(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The attribute `axis` of a node, as an axis of the first operand, and as one of its axes before joining.
-fn inner_axis(cx: &NodeContext<'_, '_>, groups: &[usize], default: i64) -> Result<(usize, usize)> {
+fn inner_axis(cx: &NodeContext<'_>, groups: &[usize], default: i64) -> Result<(usize, usize)> {
     let at = axis(cx.int_or("axis", default)?, groups.len())?;
     match groups[at] {
         1 => Ok((at, groups[..at].iter().sum())),
@@ -305,7 +301,7 @@ fn inner_axis(cx: &NodeContext<'_, '_>, groups: &[usize], default: i64) -> Resul
 }
 
 /// A function of the elements of the axes from one on.
-fn along_last(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn along_last(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let groups = groups(&x);
     let default = if cx.operator().ends_with("Softmax") && cx.opset() < 13 { 1 } else { -1 };
@@ -323,7 +319,7 @@ fn along_last(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// A function that moves elements along one axis.
-fn along(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn along(cx: &mut NodeContext<'_>) -> Lowered {
     let joins = if cx.operator() == "Concat" { cx.inputs() } else { 1 };
     let operands: Vec<Option<Value>> = (0..cx.inputs()).map(|at| cx.optional(at)).collect();
     let of_first = groups(&cx.value(0)?);
@@ -338,7 +334,7 @@ fn along(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Elements of an array at positions, either of which may have an axis that joins others.
-fn gathered(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn gathered(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let (of_x, of_positions) = (groups(&x), groups(&positions));
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
@@ -356,7 +352,7 @@ fn gathered(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// The elements at positions in `count` joined axes from `at` on. In memory, axes have their bounds: element
 /// `q` of `[b*t]` is the one at `q / t * T + q % t`, where `T` is the bound of `t`.
 fn from_joined(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     (at, count): (usize, usize),
     positions: &Value,

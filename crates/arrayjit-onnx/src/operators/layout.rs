@@ -36,7 +36,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Unsqueeze", 1, unsqueeze).sized(),
 ];
 
-fn concat(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn concat(cx: &mut NodeContext<'_>) -> Lowered {
     let values = cx.values()?;
     let rank = values.first().map_or(0, Value::rank);
     let at = axis(cx.int_or("axis", 1)?, rank)?;
@@ -44,7 +44,7 @@ fn concat(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Joins values along an axis.
-pub(super) fn concatenated(cx: &mut NodeContext<'_, '_>, values: &[Value], at: usize) -> Result<Value> {
+pub(super) fn concatenated(cx: &mut NodeContext<'_>, values: &[Value], at: usize) -> Result<Value> {
     /// The most parts of one statement.
     const MOST: usize = 64;
     let first = values.first().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
@@ -91,7 +91,7 @@ fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<O
     Ok(Some(Value::Known(HostValue::new(array, is_constant))))
 }
 
-fn depth_to_space(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn depth_to_space(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, block) = (cx.value(0)?, block_size(cx)?);
     let &[batch, channels, height, width] = x.shape() else {
         return Err(OnnxError::operand(0, "expected four axes"));
@@ -110,13 +110,13 @@ fn depth_to_space(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&moved, &[batch, inner, height * block, width * block])?])
 }
 
-fn block_size(cx: &NodeContext<'_, '_>) -> Result<usize> {
+fn block_size(cx: &NodeContext<'_>) -> Result<usize> {
     let size = usize::try_from(cx.int_or("blocksize", 0)?).ok();
     size.filter(|size| (1..1 << 16).contains(size))
         .ok_or_else(|| OnnxError::attribute("blocksize", "1 or more"))
 }
 
-fn space_to_depth(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn space_to_depth(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, block) = (cx.value(0)?, block_size(cx)?);
     let &[batch, channels, height, width] = x.shape() else {
         return Err(OnnxError::operand(0, "expected four axes"));
@@ -135,7 +135,7 @@ fn space_to_depth(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&moved, &[batch, channels * block * block, rows, columns])?])
 }
 
-fn expand(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn expand(cx: &mut NodeContext<'_>) -> Lowered {
     let wanted = extents(&cx.size_sums(1)?)?;
     let x = cx.value(0)?;
     let shape = x.extents().broadcast(&wanted)?;
@@ -144,19 +144,19 @@ fn expand(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The attribute `axis` of a node that makes a matrix of an array: the first axis of the columns, which there
 /// need not be.
-pub(super) fn first_column(cx: &NodeContext<'_, '_>, rank: usize) -> Result<usize> {
+pub(super) fn first_column(cx: &NodeContext<'_>, rank: usize) -> Result<usize> {
     let at = cx.int_or("axis", 1)?;
     if at == rank as i64 { Ok(rank) } else { axis(at, rank) }
 }
 
-fn flatten_axes(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn flatten_axes(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let (rows, columns) = x.shape().split_at(first_column(cx, x.rank())?);
     let shape = [elements(rows)?, elements(columns)?];
     Ok(vec![cx.reshaped(&x, &shape)?])
 }
 
-fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn reshape(cx: &mut NodeContext<'_>) -> Lowered {
     let wanted = cx.size_sums(1)?;
     let x = cx.value(0)?;
     let keeps_zero = cx.int_or("allowzero", 0)? != 0;
@@ -198,11 +198,11 @@ fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Axes are an attribute before opset 13, and an operand from it on.
-fn given_axes(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<i64>>> {
+fn given_axes(cx: &mut NodeContext<'_>) -> Result<Option<Vec<i64>>> {
     if cx.opset() < 13 { cx.ints("axes") } else { cx.optional_ints(1) }
 }
 
-fn squeeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn squeeze(cx: &mut NodeContext<'_>) -> Lowered {
     let given = given_axes(cx)?;
     let x = cx.value(0)?;
     let removed = match given {
@@ -218,7 +218,7 @@ fn squeeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&x, &shape)?])
 }
 
-fn unsqueeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn unsqueeze(cx: &mut NodeContext<'_>) -> Lowered {
     let given = given_axes(cx)?.ok_or_else(|| OnnxError::operand(1, "it is missing"))?;
     let x = cx.value(0)?;
     let rank = x.rank() + given.len();
@@ -232,14 +232,14 @@ fn unsqueeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&x, &shape)?])
 }
 
-fn transpose(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn transpose(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let order = permutation(cx, x.rank())?;
     Ok(vec![cx.permuted(&x, &order)?])
 }
 
 /// The attribute `perm`: axis `k` of the result is axis `order[k]`.
-pub(super) fn permutation(cx: &NodeContext<'_, '_>, rank: usize) -> Result<Vec<usize>> {
+pub(super) fn permutation(cx: &NodeContext<'_>, rank: usize) -> Result<Vec<usize>> {
     let order = match cx.ints("perm")? {
         Some(order) => order.iter().map(|&at| axis(at, rank)).collect::<Result<Vec<_>, _>>()?,
         None => (0..rank).rev().collect(),
@@ -253,7 +253,7 @@ pub(super) fn permutation(cx: &NodeContext<'_, '_>, rank: usize) -> Result<Vec<u
 }
 
 /// Bounds are attributes before opset 10, and operands from it on.
-fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn slice(cx: &mut NodeContext<'_>) -> Lowered {
     let (starts, ends, given, steps) = if cx.opset() < 10 {
         let numbers = |ints: Option<Vec<i64>>| ints.into_iter().flatten().map(SizeSum::from).collect();
         let (starts, ends): (Vec<_>, Vec<_>) = (numbers(cx.ints("starts")?), numbers(cx.ints("ends")?));
@@ -338,7 +338,7 @@ fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize)> 
     Ok((start, usize::try_from(count).map_err(|_| OnnxError::overflow())?))
 }
 
-fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn split(cx: &mut NodeContext<'_>) -> Lowered {
     let given = if cx.opset() < 13 { cx.ints("split")? } else { cx.optional_ints(1)? };
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
@@ -373,7 +373,7 @@ fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(results)
 }
 
-fn tile(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn tile(cx: &mut NodeContext<'_>) -> Lowered {
     let repeats = sizes(&cx.host_ints(1)?)?;
     let x = cx.value(0)?;
     if repeats.len() != x.rank() {
@@ -398,7 +398,7 @@ fn tile(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.emit(x.dtype(), &shape, &format!("{target} := {read}{clause}"))?])
 }
 
-pub(super) fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn trilu(cx: &mut NodeContext<'_>) -> Lowered {
     let diagonal = cx.optional_ints(1)?.and_then(|values| values.first().copied()).unwrap_or(0);
     let x = cx.value(0)?;
     let rank = x.rank();

@@ -36,7 +36,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The items of an operand.
-fn items(cx: &NodeContext<'_, '_>, at: usize) -> Result<Arc<Vec<Value>>> {
+fn items(cx: &NodeContext<'_>, at: usize) -> Result<Arc<Vec<Value>>> {
     match cx.value(at)? {
         Value::Sequence(items) => Ok(items),
         _ => Err(OnnxError::operand(at, "it is an array, expected a sequence")),
@@ -66,21 +66,21 @@ fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<()> {
 }
 
 /// The position in a sequence that an operand has, of `count` positions; none if it is not given.
-fn position(cx: &mut NodeContext<'_, '_>, at: usize, count: usize) -> Result<Option<usize>> {
+fn position(cx: &mut NodeContext<'_>, at: usize, count: usize) -> Result<Option<usize>> {
     let Some(given) = cx.optional_ints(at)? else { return Ok(None) };
     let [given] = given.as_slice() else { return Err(OnnxError::operand(at, "expected one element")) };
     let wrong = |_| OnnxError::operand(at, format!("position {given} is outside of {count} positions"));
     axis(*given, count).map(Some).map_err(wrong)
 }
 
-fn item(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn item(cx: &mut NodeContext<'_>) -> Lowered {
     let items = items(cx, 0)?;
     let at = position(cx, 1, items.len())?.ok_or_else(|| OnnxError::operand(1, "it is missing"))?;
     Ok(vec![items[at].clone()])
 }
 
 /// Without a position, the item is the last one.
-fn inserted(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn inserted(cx: &mut NodeContext<'_>) -> Lowered {
     let (list, new) = (items(cx, 0)?, cx.value(1)?);
     check_item(&new, &list, 1)?;
     let count = list.len();
@@ -97,7 +97,7 @@ fn inserted(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Without a position, the last item goes.
-fn erased(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn erased(cx: &mut NodeContext<'_>) -> Lowered {
     let list = items(cx, 0)?;
     let last = list.len().checked_sub(1);
     let last = last.ok_or_else(|| OnnxError::operand(0, "the sequence has no items"))?;
@@ -106,7 +106,7 @@ fn erased(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Joins the items along an axis, which is a new one of size 1 of each item if the node asks for it.
-fn joined(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn joined(cx: &mut NodeContext<'_>) -> Lowered {
     let list = items(cx, 0)?;
     let first = list.first().ok_or_else(|| OnnxError::operand(0, "the sequence has no items"))?;
     let given = cx.int("axis")?.ok_or_else(|| OnnxError::attribute("axis", "an integer"))?;
@@ -129,7 +129,7 @@ fn joined(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Parts of an array along an axis: of the given sizes, of one given size, or of size 1.
-fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn split(cx: &mut NodeContext<'_>) -> Lowered {
     let given = cx.optional_ints(1)?.map(|given| sizes(&given)).transpose()?;
     let is_equal = cx.optional(1).is_none_or(|value| value.rank() == 0);
     let x = cx.value(0)?;
@@ -174,7 +174,7 @@ fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// Evaluates the body for each item of the first operand. Other operands are sequences of the same length, or
 /// arrays that each evaluation gets.
-fn mapped(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn mapped(cx: &mut NodeContext<'_>) -> Lowered {
     let count = items(cx, 0)?.len();
     let body = cx.graph("body")?.clone();
     let operands = cx.values()?;

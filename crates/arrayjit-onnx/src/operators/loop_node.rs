@@ -44,7 +44,7 @@ impl Walked {
         shape
     }
 
-    fn row(&self, cx: &mut NodeContext<'_, '_>, step: usize) -> Result<Value> {
+    fn row(&self, cx: &mut NodeContext<'_>, step: usize) -> Result<Value> {
         let position = if self.is_reverse { self.steps() - 1 - step } else { step };
         let row = cx.taken(&self.value, self.axis, &[position])?;
         cx.reshaped(&row, &self.row_shape())
@@ -55,7 +55,7 @@ impl LoopNode {
     /// The results of at most `most` steps from the initial state, along the axes of `operands`.
     pub(super) fn evaluated(
         &self,
-        cx: &mut NodeContext<'_, '_>,
+        cx: &mut NodeContext<'_>,
         most: usize,
         state: Vec<Value>,
         operands: &[Value],
@@ -83,7 +83,7 @@ impl LoopNode {
     /// The results of steps one after the other, as copies of the body.
     fn repeated(
         &self,
-        cx: &mut NodeContext<'_, '_>,
+        cx: &mut NodeContext<'_>,
         most: usize,
         mut state: Vec<Value>,
         walked: &[Walked],
@@ -115,7 +115,7 @@ impl LoopNode {
     }
 
     /// The results of a step.
-    pub(super) fn step(&self, cx: &mut NodeContext<'_, '_>, inputs: Vec<Value>) -> Result<StepResults> {
+    pub(super) fn step(&self, cx: &mut NodeContext<'_>, inputs: Vec<Value>) -> Result<StepResults> {
         let mut state = cx.subgraph(&self.body, inputs)?;
         let rows = state.split_off(state.len().saturating_sub(self.outputs.len()));
         let condition = if self.is_loop { Some(state.remove(0)) } else { None };
@@ -124,7 +124,7 @@ impl LoopNode {
 
     /// The results without a step: the initial state, and no rows. If the body does not declare the shape of
     /// a row, a step tells it.
-    fn not_stepped(&self, cx: &mut NodeContext<'_, '_>, state: Vec<Value>, walked: &[Walked]) -> Lowered {
+    fn not_stepped(&self, cx: &mut NodeContext<'_>, state: Vec<Value>, walked: &[Walked]) -> Lowered {
         let outputs = &self.body.outputs[self.body.outputs.len() - self.outputs.len()..];
         let declared: Vec<Option<(DType, Vec<usize>)>> = outputs.iter().map(declared).collect();
         let mut traced = Vec::new();
@@ -187,7 +187,7 @@ fn declared(info: &ValueInfo) -> Option<(DType, Vec<usize>)> {
 
 /// The final state, and the collected values of each step stacked along a new axis.
 fn stacked(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     state: Vec<Value>,
     collected: Vec<Vec<Value>>,
     axes: &[ScanAxis],

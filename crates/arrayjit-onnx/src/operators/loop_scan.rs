@@ -28,7 +28,7 @@ impl LoopNode {
     /// differ in their shapes, or if the loop may end early.
     pub(super) fn scanned(
         &self,
-        cx: &mut NodeContext<'_, '_>,
+        cx: &mut NodeContext<'_>,
         steps: usize,
         state: &[Value],
         walked: &[Walked],
@@ -45,7 +45,7 @@ impl LoopNode {
     /// The host also cuts the rows, so that they have the steps that did run.
     pub(super) fn scanned_while(
         &self,
-        cx: &mut NodeContext<'_, '_>,
+        cx: &mut NodeContext<'_>,
         most: usize,
         state: &[Value],
         walked: &[Walked],
@@ -90,7 +90,7 @@ impl LoopNode {
     /// number of steps and whether the loop goes on.
     fn scan(
         &self,
-        cx: &mut NodeContext<'_, '_>,
+        cx: &mut NodeContext<'_>,
         steps: usize,
         may_end: bool,
         state: &[Value],
@@ -134,7 +134,7 @@ impl LoopNode {
 
     fn reserve_rows(
         &self,
-        cx: &mut NodeContext<'_, '_>,
+        cx: &mut NodeContext<'_>,
         steps: usize,
         may_end: bool,
         rows: &[Value],
@@ -148,7 +148,7 @@ impl LoopNode {
     }
 
     /// The results of the node: the last state, and rows whose first axis moves to where it belongs.
-    fn results(&self, cx: &mut NodeContext<'_, '_>, last: Vec<Value>, rows: Vec<Value>) -> Lowered {
+    fn results(&self, cx: &mut NodeContext<'_>, last: Vec<Value>, rows: Vec<Value>) -> Lowered {
         let mut results = last;
         for (rows, along) in rows.into_iter().zip(&self.outputs) {
             let mut order: Vec<usize> = (1..rows.rank()).collect();

@@ -26,7 +26,7 @@ fn indices(rank: usize, class: Option<&str>) -> Vec<String> {
 }
 
 /// −log-probability of the label, weighted and reduced.
-fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
+fn likelihood(cx: &mut NodeContext<'_>, x: &Value) -> Result<Value> {
     let labels = cx.value(1)?;
     let rank = x.rank();
     let expected = x.shape().iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, size)| *size);
@@ -72,7 +72,7 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
     cx.emit(dtype, &shape, &text)
 }
 
-fn cross_entropy(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn cross_entropy(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 2 {
         return Err(OnnxError::operand(0, "expected two axes or more"));

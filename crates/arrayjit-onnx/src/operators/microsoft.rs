@@ -64,7 +64,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// An operator of `com.microsoft`.
-const fn ms(name: &'static str, lower: fn(&mut NodeContext<'_, '_>) -> Lowered) -> Operator {
+const fn ms(name: &'static str, lower: fn(&mut NodeContext<'_>) -> Lowered) -> Operator {
     Operator { domain: "com.microsoft", ..op(name, 1, lower) }
 }
 
@@ -74,7 +74,7 @@ fn only(results: Vec<Value>) -> Result<Value> {
 }
 
 /// The sum of two operands, of which the node may leave out the second.
-fn plus(cx: &mut NodeContext<'_, '_>, at: usize, other: usize) -> Result<Value> {
+fn plus(cx: &mut NodeContext<'_>, at: usize, other: usize) -> Result<Value> {
     let x = cx.value(at)?;
     match cx.optional(other) {
         Some(bias) => combined(cx, &x, &bias, x.dtype(), "{x} + {z}"),
@@ -83,26 +83,26 @@ fn plus(cx: &mut NodeContext<'_, '_>, at: usize, other: usize) -> Result<Value> 
 }
 
 /// An expression of the sum `{}` of the operand and of a bias, if the node has one.
-fn on_sum(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
+fn on_sum(cx: &mut NodeContext<'_>, expression: &str) -> Lowered {
     let sum = plus(cx, 0, 1)?;
     Ok(vec![cx.mapped(&sum, sum.dtype(), expression)?])
 }
 
 /// The first half of the last axis times gelu of the second one, after a bias.
-fn split_gelu(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn split_gelu(cx: &mut NodeContext<'_>) -> Lowered {
     let sum = plus(cx, 0, 1)?;
     let [x, gate] = parts(cx, &sum, 2)?;
     Ok(vec![combined(cx, &x, &gate, sum.dtype(), "{x} * gelu({z})")?])
 }
 
 /// Equal parts of the last axis.
-fn parts<const N: usize>(cx: &mut NodeContext<'_, '_>, x: &Value, count: i64) -> Result<[Value; N]> {
+fn parts<const N: usize>(cx: &mut NodeContext<'_>, x: &Value, count: i64) -> Result<[Value; N]> {
     let attributes = [("axis", Attribute::Int(-1)), ("num_outputs", Attribute::Int(count))];
     cx.apply("Split", attributes, vec![Some(x.clone())], N)?.try_into().map_err(|_| OnnxError::overflow())
 }
 
 /// The activation that the node names; `parameters` are its alpha and beta.
-fn activated(cx: &mut NodeContext<'_, '_>, x: Value, parameters: &[f32]) -> Lowered {
+fn activated(cx: &mut NodeContext<'_>, x: Value, parameters: &[f32]) -> Lowered {
     let parameter = |at: usize| float(DType::F32, f64::from(parameters.get(at).copied().unwrap_or(0.0)));
     let [alpha, beta] = [parameter(0), parameter(1)];
     let expression = match cx.text_or("activation", "")? {
@@ -119,7 +119,7 @@ fn activated(cx: &mut NodeContext<'_, '_>, x: Value, parameters: &[f32]) -> Lowe
 }
 
 /// The product of matrices that may be transposed.
-fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn multiplied(cx: &mut NodeContext<'_>) -> Lowered {
     let mut operands = Vec::new();
     for (at, (name, batch)) in [("transA", "transBatchA"), ("transB", "transBatchB")].into_iter().enumerate()
     {
@@ -138,7 +138,7 @@ fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The value with its last two axes exchanged.
-fn transposed(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
+fn transposed(cx: &mut NodeContext<'_>, x: &Value) -> Result<Value> {
     let mut order: Vec<usize> = (0..x.rank()).collect();
     order.swap(x.rank() - 2, x.rank() - 1);
     cx.permuted(x, &order)

@@ -26,12 +26,12 @@ use crate::{
 };
 
 /// An operator of `ai.onnx.ml`.
-const fn ml(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_>) -> Lowered) -> Operator {
+const fn ml(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_>) -> Lowered) -> Operator {
     Operator { domain: "ai.onnx.ml", ..op(name, since, lower) }
 }
 
 /// The rows of features that operand 0 has, in f64 if it is, else in f32. A vector is one row.
-fn features(cx: &mut NodeContext<'_, '_>) -> Result<Value> {
+fn features(cx: &mut NodeContext<'_>) -> Result<Value> {
     let x = cx.value(0)?;
     let x = match *x.shape() {
         [_, _] => x,
@@ -49,7 +49,7 @@ fn rows(extents: &Extents) -> Extents {
 
 /// Numbers of the model as an array on the device.
 fn constants(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     name: &str,
     dtype: DType,
     shape: &[usize],
@@ -59,6 +59,6 @@ fn constants(
 }
 
 /// The attribute of floats, as f64.
-fn numbers(cx: &NodeContext<'_, '_>, name: &str) -> Result<Vec<f64>> {
+fn numbers(cx: &NodeContext<'_>, name: &str) -> Result<Vec<f64>> {
     Ok(cx.floats(name)?.unwrap_or_default().into_iter().map(f64::from).collect())
 }

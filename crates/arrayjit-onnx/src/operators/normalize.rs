@@ -32,7 +32,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The shape as rows and columns before opset 13, and the axis otherwise.
-fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usize)> {
+fn softmax_axes(cx: &NodeContext<'_>, x: &Value) -> Result<(Vec<usize>, usize)> {
     if cx.opset() >= 13 {
         return Ok((x.shape().to_vec(), axis(cx.int_or("axis", -1)?, x.rank())?));
     }
@@ -47,7 +47,7 @@ fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usiz
 
 /// An operation on one axis, or on rows before opset 13.
 fn on_axis(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     operation: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
 ) -> Lowered {
     let x = cx.value(0)?;
@@ -66,12 +66,12 @@ fn hardest(x: &Tensor, at: isize) -> Result<Tensor, TensorError> {
 }
 
 /// An epsilon as assignment text.
-fn epsilon(cx: &NodeContext<'_, '_>) -> Result<String> {
+fn epsilon(cx: &NodeContext<'_>) -> Result<String> {
     Ok(float(DType::F32, f64::from(cx.float_or("epsilon", 1e-5)?)))
 }
 
 /// Normalization by given statistics, as in evaluation.
-fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn batch(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 2 {
         return Err(OnnxError::operand(0, "expected two axes or more"));
@@ -106,7 +106,7 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// Normalization by the statistics of the batch, and the running statistics with a part of them.
 fn batch_in_training(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     element: &str,
     [gain, bias, mean, variance]: [&str; 4],
@@ -138,7 +138,7 @@ fn batch_in_training(
 }
 
 /// Dropout: in evaluation the identity, and a mask of all elements.
-fn dropout(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn dropout(cx: &mut NodeContext<'_>) -> Lowered {
     let is_training = match cx.optional(2) {
         Some(_) => cx.host_ints(2)?.first() == Some(&1),
         None => false,
@@ -173,13 +173,7 @@ fn elements_from(x: &Value, at: usize) -> String {
 
 /// (x − mean) / √(variance + eps) · scale + bias over the axes from `at` on; also the mean and
 /// 1/√(variance + eps), if they are wanted.
-fn normalized(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    at: usize,
-    scale: &Value,
-    bias: Option<Value>,
-) -> Lowered {
+fn normalized(cx: &mut NodeContext<'_>, x: &Value, at: usize, scale: &Value, bias: Option<Value>) -> Lowered {
     let (rank, dtype, wide, eps) = (x.rank(), x.dtype(), wide(x.dtype()), epsilon(cx)?);
     let count = elements_from(x, at);
     let all = letters(rank);
@@ -206,13 +200,13 @@ fn normalized(
     Ok(cx.emit_extents(results, &text)?.to_vec())
 }
 
-fn layer(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn layer(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, scale, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
     let at = axis(cx.int_or("axis", -1)?, x.rank())?;
     normalized(cx, &x, at, &scale, bias)
 }
 
-fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn rms(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let (rank, dtype) = (x.rank(), x.dtype());
     let at = axis(cx.int_or("axis", -1)?, rank)?;
@@ -233,19 +227,19 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Normalizes each channel of each element of the batch.
-fn instance(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn instance(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let channels = x.shape().get(1).copied().unwrap_or(1);
     grouped(cx, channels, false)
 }
 
 /// Normalizes each group of channels. Scale and bias are for groups before opset 21, and for channels after.
-fn group(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn group(cx: &mut NodeContext<'_>) -> Lowered {
     let groups = usize::try_from(cx.int_or("num_groups", 0)?).unwrap_or(0);
     grouped(cx, groups, cx.opset() < 21)
 }
 
-fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scales_groups: bool) -> Lowered {
+fn grouped(cx: &mut NodeContext<'_>, groups: usize, scales_groups: bool) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 2 || groups == 0 || !x.shape()[1].is_multiple_of(groups) {
         return Err(OnnxError::operand(0, format!("expected channels in {groups} groups")));
@@ -262,7 +256,7 @@ fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scales_groups: bool) -> 
     results.iter().map(|result| cx.reshaped(result, x.shape())).collect()
 }
 
-fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn local_response(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let size = cx.int_or("size", 1)?;
     if x.rank() < 2 || !(1..1 << 20).contains(&size) {
@@ -285,7 +279,7 @@ fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
 }
 
-fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn lp(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", -1)?, x.rank())? as isize;
     let p = cx.int_or("p", 2)?;
@@ -301,7 +295,7 @@ fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![result])
 }
 
-fn mean_variance(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn mean_variance(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let given = cx.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
     let reduced = crate::shape::axes(&given, x.rank())?;

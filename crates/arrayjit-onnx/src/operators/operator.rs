@@ -9,7 +9,7 @@ pub(super) struct Operator {
     pub(super) domain: &'static str,
     /// The first version of the operator set with this meaning.
     pub(super) since: i64,
-    pub(super) lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
+    pub(super) lower: fn(&mut NodeContext<'_>) -> Lowered,
     /// Whether two evaluations may differ.
     pub(super) is_random: bool,
     /// Whether operands or results may be sequences.
@@ -41,10 +41,7 @@ impl Operator {
 }
 
 /// An operator that no file names, with the name of the one that it replaces.
-pub(super) const fn internal_op(
-    name: &'static str,
-    lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
-) -> Operator {
+pub(super) const fn internal_op(name: &'static str, lower: fn(&mut NodeContext<'_>) -> Lowered) -> Operator {
     Operator { domain: INTERNAL, ..op(name, 1, lower) }
 }
 
@@ -52,7 +49,7 @@ pub(super) const fn internal_op(
 pub(super) const fn op(
     name: &'static str,
     since: i64,
-    lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
+    lower: fn(&mut NodeContext<'_>) -> Lowered,
 ) -> Operator {
     Operator { name, domain: "", since, lower, is_random: false, has_sequences: false, takes_sizes: false }
 }
@@ -61,7 +58,7 @@ pub(super) const fn op(
 pub(super) const fn list_op(
     name: &'static str,
     since: i64,
-    lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
+    lower: fn(&mut NodeContext<'_>) -> Lowered,
 ) -> Operator {
     Operator { has_sequences: true, ..op(name, since, lower) }
 }

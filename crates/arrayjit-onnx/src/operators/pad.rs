@@ -19,7 +19,7 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centered), op("Pad", 2, pad).sized()];
 
 /// Margins are an attribute before opset 11, and an operand from it on.
-fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn pad(cx: &mut NodeContext<'_>) -> Lowered {
     let is_new = cx.opset() >= 11;
     let margins = if is_new { cx.host_ints(1)? } else { cx.ints("pads")?.unwrap_or_default() };
     let given = if is_new { cx.optional_ints(3)? } else { None };
@@ -74,7 +74,7 @@ fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// Pads an axis whose size a run gives with elements of its own.
 fn continued(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     at: usize,
     (before, after): (i64, i64),
@@ -115,7 +115,7 @@ fn continued(
 }
 
 /// The axis with so many more elements.
-fn extent_with(cx: &NodeContext<'_, '_>, axis: &Extent, more: i64) -> Result<Extent> {
+fn extent_with(cx: &NodeContext<'_>, axis: &Extent, more: i64) -> Result<Extent> {
     let sum = SizeSum::from(axis).plus(&more.into()).ok_or_else(OnnxError::overflow)?;
     let found = extent(&sum)?;
     // A size may be 1, and an axis has an element for each.
@@ -145,7 +145,7 @@ fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
 }
 
 /// The number around a padded value.
-fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String> {
+fn filling(cx: &mut NodeContext<'_>, x: &Value) -> Result<String> {
     Ok(match (cx.opset() < 11, cx.optional(2)) {
         (true, _) => float(wide(x.dtype()), f64::from(cx.float_or("value", 0.0)?)),
         (false, None) => "0".into(),
@@ -159,7 +159,7 @@ fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String> {
 
 /// Pads with a number; negative margins remove elements. The entries of `margins` are axis, before, after.
 pub(super) fn padded_by(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     margins: &[(usize, i64, i64)],
     number: &str,
@@ -199,7 +199,7 @@ pub(super) fn padded_by(
 }
 
 /// Removes or adds as many elements at both ends of an axis, or one more at the end.
-fn centered(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn centered(cx: &mut NodeContext<'_>) -> Lowered {
     let wanted = sizes(&cx.host_ints(1)?)?;
     let x = cx.value(0)?;
     let axes = match cx.ints("axes")? {

@@ -31,7 +31,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("MaxUnpool", 9, max_unpool),
 ];
 
-fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>> {
+fn kernel(cx: &NodeContext<'_>) -> Result<Vec<usize>> {
     let axes = cx.ints("kernel_shape")?.map_or(0, |sizes| sizes.len());
     if axes == 0 {
         return Err(OnnxError::attribute("kernel_shape", "positive integers"));
@@ -39,7 +39,7 @@ fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>> {
     per_axis(cx, "kernel_shape", axes)
 }
 
-fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn average_pool(cx: &mut NodeContext<'_>) -> Lowered {
     let (call, counts_margins) = (cx.call(), cx.int_or("count_include_pad", 0)? != 0);
     let (x, kernel) = (cx.value(0)?, kernel(cx)?);
     let (padded, windows) = windows_on(cx, &x, &kernel, "0")?;
@@ -61,7 +61,7 @@ fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.operation([&padded, &ones], x.dtype(), &shape, mean)?])
 }
 
-fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn max_pool(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let (dtype, kernel) = (x.dtype(), kernel(cx)?);
     let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
@@ -124,7 +124,7 @@ pub(super) fn lowest(dtype: DType) -> i64 {
 
 /// The result of a reduction of all axes of space, which stay with size 1.
 fn global(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     reduction: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
 ) -> Lowered {
     let x: Value = cx.value(0)?;
@@ -137,7 +137,7 @@ fn global(
 }
 
 /// The exponent of a norm.
-fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64> {
+fn exponent(cx: &NodeContext<'_>) -> Result<i64> {
     let p = cx.int_or("p", 2)?;
     if p > 0 { Ok(p) } else { Err(OnnxError::attribute("p", "a positive integer")) }
 }
@@ -157,7 +157,7 @@ fn norm(
 }
 
 /// The norm of the elements of each window; the margins are 0.
-fn norm_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn norm_pool(cx: &mut NodeContext<'_>) -> Lowered {
     let (call, p) = (cx.call(), exponent(cx)?);
     let (x, kernel) = (cx.value(0)?, kernel(cx)?);
     let (x, windows) = windows_on(cx, &x, &kernel, "0")?;
@@ -166,13 +166,13 @@ fn norm_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.operation([&x], x.dtype(), &shape, |[x]| norm(x, p, sums))?])
 }
 
-fn global_norm(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn global_norm(cx: &mut NodeContext<'_>) -> Lowered {
     let p = exponent(cx)?;
     global(cx, |x, axes| norm(x, p, |x| x.sum(axes)))
 }
 
 /// Puts elements back to the positions in the whole array from which `MaxPool` took them; others are 0.
-fn max_unpool(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn max_unpool(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let kernel = kernel(cx)?;
     let axes = kernel.len();

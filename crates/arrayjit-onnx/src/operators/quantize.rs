@@ -47,7 +47,7 @@ struct Scale {
 
 /// The scale or zero point of an operand for an array of that shape: one for all elements, one for each
 /// element of an axis, or one for each block of elements of an axis.
-fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Scale> {
+fn scale(cx: &mut NodeContext<'_>, at: usize, shape: &[usize]) -> Result<Scale> {
     let value = cx.value(at)?;
     let dtype = value.dtype();
     if value.num_elements() == 1 {
@@ -69,7 +69,7 @@ fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Sca
     Ok(Scale { text: cx.bind_array(&repeated)?.whole(), dtype })
 }
 
-pub(super) fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn quantize(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let zero = cx.optional(2);
     let (dtype, narrow) = match &zero {
@@ -112,7 +112,7 @@ fn rounded(number: &str, zero: Option<&str>, low: i64, high: i64) -> String {
     format!("i32(min(max(round_even({number}), {low}), {high})) + i32({zero})")
 }
 
-pub(super) fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn dequantize(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let wide = if x.dtype().is_float() { DType::F32 } else { DType::I32 };
     let element = cx.bind_array(&x)?.whole();
@@ -128,7 +128,7 @@ pub(super) fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Quantizes to u8 by the range of the values, which includes 0.
-fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn dynamic(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let element = cx.bind_array(&x)?.whole();
     let y = access("y", letters(x.rank()));
@@ -145,7 +145,7 @@ fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The operand in i32 without its zero point: one for all elements, or one for each row or column.
-fn centered(cx: &mut NodeContext<'_, '_>, x: &Value, zero: Option<Value>, is_left: bool) -> Result<Value> {
+fn centered(cx: &mut NodeContext<'_>, x: &Value, zero: Option<Value>, is_left: bool) -> Result<Value> {
     let wide = cx.cast(x, DType::I32)?;
     let Some(zero) = zero else { return Ok(wide) };
     let zero = cx.cast(&zero, DType::I32)?;
@@ -157,14 +157,14 @@ fn centered(cx: &mut NodeContext<'_, '_>, x: &Value, zero: Option<Value>, is_lef
     combined(cx, &wide, &zero, DType::I32, "{x} - {z}")
 }
 
-fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn multiplied(cx: &mut NodeContext<'_>) -> Lowered {
     let left = Quantized { values: cx.value(0)?, zero: cx.optional(2) };
     let right = Quantized { values: cx.value(1)?, zero: cx.optional(3) };
     Ok(vec![centered_product(cx, &left, &right)?])
 }
 
 /// The product in i32 of two operands without their zero points.
-fn centered_product(cx: &mut NodeContext<'_, '_>, left: &Quantized, right: &Quantized) -> Result<Value> {
+fn centered_product(cx: &mut NodeContext<'_>, left: &Quantized, right: &Quantized) -> Result<Value> {
     if let Some(product) = integer_product(cx, left, right)? {
         return Ok(product);
     }
@@ -173,7 +173,7 @@ fn centered_product(cx: &mut NodeContext<'_, '_>, left: &Quantized, right: &Quan
     product(cx, &left, &right, DType::I32)
 }
 
-fn integer_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn integer_convolution(cx: &mut NodeContext<'_>) -> Lowered {
     let image = Quantized { values: cx.value(0)?, zero: cx.optional(2) };
     let filters = Quantized { values: cx.value(1)?, zero: cx.optional(3) };
     Ok(vec![centered_convolution(cx, &image, &filters, None)?])
@@ -181,7 +181,7 @@ fn integer_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The convolution in i32 of two operands without their zero points, plus a bias.
 fn centered_convolution(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     image: &Quantized,
     filters: &Quantized,
     bias: Option<Value>,
@@ -195,7 +195,7 @@ fn centered_convolution(
 }
 
 /// Filters in i32 without their zero point: one for all, or one for each filter.
-fn centered_filters(cx: &mut NodeContext<'_, '_>, filters: &Value, zero: Option<Value>) -> Result<Value> {
+fn centered_filters(cx: &mut NodeContext<'_>, filters: &Value, zero: Option<Value>) -> Result<Value> {
     let zero = match zero {
         Some(zero) if zero.num_elements() > 1 => {
             let mut shape = vec![1; filters.rank()];
@@ -212,7 +212,7 @@ const QUANTIZED: [(usize, usize); 3] = [(1, 2), (4, 5), (6, 7)];
 
 /// Rounds sums of products to the type of the result. The scale of the first array may have a value for each
 /// row, and that of the second one for each element of `axis`.
-fn requantized(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowered {
+fn requantized(cx: &mut NodeContext<'_>, sum: &Value, axis: usize) -> Lowered {
     let [(a, _), (b, _), (c, zero)] = QUANTIZED;
     let dtype = cx.value(zero)?.dtype();
     let (low, high) = limits(dtype)?;
@@ -245,7 +245,7 @@ fn requantized(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
     Ok(vec![cx.emit(dtype, sum.extents(), &text)?])
 }
 
-fn quantized_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn quantized_product(cx: &mut NodeContext<'_>) -> Lowered {
     let left = Quantized { values: cx.value(0)?, zero: Some(cx.value(2)?) };
     let right = Quantized { values: cx.value(3)?, zero: Some(cx.value(5)?) };
     let sum = centered_product(cx, &left, &right)?;
@@ -253,7 +253,7 @@ fn quantized_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
     requantized(cx, &sum, columns)
 }
 
-fn quantized_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn quantized_convolution(cx: &mut NodeContext<'_>) -> Lowered {
     let image = Quantized { values: cx.value(0)?, zero: Some(cx.value(2)?) };
     let filters = Quantized { values: cx.value(3)?, zero: Some(cx.value(5)?) };
     let bias = cx.optional(8);

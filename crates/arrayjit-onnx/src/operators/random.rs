@@ -28,7 +28,7 @@ use crate::{
     value::Value,
 };
 
-const fn random(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_>) -> Lowered) -> Operator {
+const fn random(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_>) -> Lowered) -> Operator {
     Operator { is_random: true, ..op(name, since, lower) }
 }
 
@@ -65,7 +65,7 @@ impl Generator {
 }
 
 /// The generators of a node, one for each run.
-fn generators(cx: &NodeContext<'_, '_>) -> Result<impl Fn() -> Generator + Send + Sync + 'static> {
+fn generators(cx: &NodeContext<'_>) -> Result<impl Fn() -> Generator + Send + Sync + 'static> {
     let seed = match cx.attribute("seed") {
         Some(crate::ir::Attribute::Int(seed)) => *seed as u64,
         Some(_) => u64::from(cx.float_or("seed", 0.0)?.to_bits()),
@@ -79,23 +79,18 @@ fn generators(cx: &NodeContext<'_, '_>) -> Result<impl Fn() -> Generator + Send 
 /// A function of a generator that gives a number, for the attributes of a node.
 type Distribution = Box<dyn Fn(&mut Generator) -> f64 + Send + Sync>;
 
-fn normal(cx: &NodeContext<'_, '_>) -> Result<Distribution> {
+fn normal(cx: &NodeContext<'_>) -> Result<Distribution> {
     let (mean, scale) = (f64::from(cx.float_or("mean", 0.0)?), f64::from(cx.float_or("scale", 1.0)?));
     Ok(Box::new(move |generator| mean + scale * generator.normal()))
 }
 
-fn uniform(cx: &NodeContext<'_, '_>) -> Result<Distribution> {
+fn uniform(cx: &NodeContext<'_>) -> Result<Distribution> {
     let (low, high) = (f64::from(cx.float_or("low", 0.0)?), f64::from(cx.float_or("high", 1.0)?));
     Ok(Box::new(move |generator| low + (high - low) * generator.uniform()))
 }
 
 /// Numbers of a distribution as an array.
-fn filled(
-    cx: &mut NodeContext<'_, '_>,
-    distribution: Distribution,
-    dtype: DType,
-    shape: Vec<usize>,
-) -> Lowered {
+fn filled(cx: &mut NodeContext<'_>, distribution: Distribution, dtype: DType, shape: Vec<usize>) -> Lowered {
     let count = elements(&shape)?;
     cx.reserve(DType::F64, &[count, 2])?;
     let generators = generators(cx)?;
@@ -106,20 +101,14 @@ fn filled(
     })
 }
 
-fn of_shape(
-    cx: &mut NodeContext<'_, '_>,
-    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution>,
-) -> Lowered {
+fn of_shape(cx: &mut NodeContext<'_>, distribution: fn(&NodeContext<'_>) -> Result<Distribution>) -> Lowered {
     let shape = cx.ints("shape")?.ok_or_else(|| OnnxError::attribute("shape", "sizes"))?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(DType::F32);
     let distribution = distribution(cx)?;
     filled(cx, distribution, dtype, sizes(&shape)?)
 }
 
-fn like(
-    cx: &mut NodeContext<'_, '_>,
-    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution>,
-) -> Lowered {
+fn like(cx: &mut NodeContext<'_>, distribution: fn(&NodeContext<'_>) -> Result<Distribution>) -> Lowered {
     let x = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(x.dtype());
     let distribution = distribution(cx)?;
@@ -127,7 +116,7 @@ fn like(
 }
 
 /// 1 with the probability that the operand has, else 0.
-fn bernoulli(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn bernoulli(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(x.dtype());
     let generators = generators(cx)?;
@@ -141,7 +130,7 @@ fn bernoulli(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Classes by the logarithms of their probabilities, which need not be normalized.
-fn multinomial(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn multinomial(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let &[rows, classes] = x.shape() else { return Err(OnnxError::operand(0, "expected two axes")) };
     let count = usize::try_from(cx.int_or("sample_size", 1)?).unwrap_or(0);
@@ -173,7 +162,7 @@ fn multinomial(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Dropout in training: each element is 0 with the probability `ratio`, and the others are scaled.
-pub(super) fn dropout(cx: &mut NodeContext<'_, '_>, ratio: f64) -> Lowered {
+pub(super) fn dropout(cx: &mut NodeContext<'_>, ratio: f64) -> Lowered {
     if !(0.0..1.0).contains(&ratio) {
         return Err(OnnxError::operand(1, format!("expected a ratio from 0 up to 1, found {ratio}")));
     }

@@ -69,7 +69,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn of(cx: &NodeContext<'_, '_>, cell: Cell) -> Result<Layer> {
+    fn of(cx: &NodeContext<'_>, cell: Cell) -> Result<Layer> {
         let (x, w, r) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let is_batch_first = cx.int_or("layout", 0)? != 0;
         let (&[a, b, width], &[directions, rows, columns], &[_, recurrent_rows, hidden]) =
@@ -119,7 +119,7 @@ impl Layer {
 }
 
 /// The activations of all directions, as expressions of `{}`.
-fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Result<Vec<String>> {
+fn activations(cx: &NodeContext<'_>, cell: Cell, directions: usize) -> Result<Vec<String>> {
     let names = cx.texts("activations")?.unwrap_or_else(|| {
         (0..directions).flat_map(|_| cell.activations().iter().map(|&name| name.to_owned())).collect()
     });
@@ -158,7 +158,7 @@ fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Resul
     names.iter().map(text).collect()
 }
 
-fn layer(cx: &mut NodeContext<'_, '_>, cell: Cell) -> Lowered {
+fn layer(cx: &mut NodeContext<'_>, cell: Cell) -> Lowered {
     let layer = Layer::of(cx, cell)?;
     let is_reverse = match cx.text_or("direction", "forward")? {
         "forward" => [false, false],
@@ -186,7 +186,7 @@ fn layer(cx: &mut NodeContext<'_, '_>, cell: Cell) -> Lowered {
 }
 
 /// The initial state of a direction, zeros if none is given: `[batch, hidden]`.
-fn initial(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize, at: usize) -> Result<Value> {
+fn initial(cx: &mut NodeContext<'_>, layer: &Layer, direction: usize, at: usize) -> Result<Value> {
     let shape = [layer.batch, layer.hidden];
     let Some(given) = cx.optional(at) else {
         return cx.filled(layer.dtype, &shape, &format!("{}(0)", layer.dtype));
@@ -204,12 +204,7 @@ fn initial(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize, at: us
 }
 
 /// The results of one direction: the outputs of all steps `[steps, 1, batch, hidden]`, and the last states.
-fn direction_steps(
-    cx: &mut NodeContext<'_, '_>,
-    layer: &Layer,
-    direction: usize,
-    is_reverse: bool,
-) -> Lowered {
+fn direction_steps(cx: &mut NodeContext<'_>, layer: &Layer, direction: usize, is_reverse: bool) -> Lowered {
     let Layer { cell, dtype, steps, batch, hidden, .. } = *layer;
     cx.steps(steps)?;
     let (projected, shape) = (projected(cx, layer, direction)?, [batch, hidden]);
@@ -239,7 +234,7 @@ fn direction_steps(
 /// The statements of all steps of a direction: `y` has the outputs, which are 0 behind the end of a sequence,
 /// and `h1` and `c1` the last states.
 fn steps_text(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     layer: &Layer,
     (direction, is_reverse): (usize, bool),
     projected: &Value,
@@ -281,7 +276,7 @@ fn steps_text(
 
 /// The products of the input with the matrices of all gates, with the biases that are added to them:
 /// `[steps, batch, gates, hidden]`.
-fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> Result<Value> {
+fn projected(cx: &mut NodeContext<'_>, layer: &Layer, direction: usize) -> Result<Value> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = layer;
     let gates = cell.gates();
     let (x, w) = (cx.value(0)?, cx.value(1)?);
@@ -310,7 +305,7 @@ fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> R
 
 /// The statements of one step: `h2` and `c2` are the new states. `gate` is the product of the input.
 fn step_text(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     layer: &Layer,
     direction: usize,
     gate: &dyn Fn(usize) -> String,
@@ -359,7 +354,7 @@ fn step_text(
 }
 
 fn lstm_text(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     layer: &Layer,
     direction: usize,
     (gate, sum): (&dyn Fn(usize) -> String, &dyn Fn(usize) -> String),

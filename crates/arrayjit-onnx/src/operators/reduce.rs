@@ -45,7 +45,7 @@ struct ReducedAxes {
 
 impl ReducedAxes {
     /// Axes are an attribute in old versions, and an operand in new ones.
-    fn of(cx: &mut NodeContext<'_, '_>) -> Result<ReducedAxes> {
+    fn of(cx: &mut NodeContext<'_>) -> Result<ReducedAxes> {
         let since = if cx.operator() == "ReduceSum" { 13 } else { 18 };
         let given = if cx.opset() < since { cx.ints("axes")? } else { cx.optional_ints(1)? };
         let x = cx.value(0)?;
@@ -89,7 +89,7 @@ fn log_sum_exp(x: &Tensor, axes: &[isize]) -> Result<Tensor, TensorError> {
 
 /// The result of a reduction in the type in which elements are accumulated; `empty` is that of no elements.
 fn reduced(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     empty: &str,
     reduction: fn(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
 ) -> Lowered {
@@ -130,7 +130,7 @@ fn empty_number(text: &str, dtype: DType) -> String {
     format!("{dtype}({number})")
 }
 
-fn reduced_on_host(cx: &NodeContext<'_, '_>, axes: &[usize], shape: &[usize]) -> Result<Option<Value>> {
+fn reduced_on_host(cx: &NodeContext<'_>, axes: &[usize], shape: &[usize]) -> Result<Option<Value>> {
     let Some(known) = cx.all_known() else { return Ok(None) };
     let Some(x) = known.first().filter(|x| !x.dtype().is_float() && x.array.num_values() > 0) else {
         return Ok(None);
@@ -154,10 +154,7 @@ fn reduced_on_host(cx: &NodeContext<'_, '_>, axes: &[usize], shape: &[usize]) ->
 }
 
 /// The position of the extreme element of an axis, which is the first NaN if there is one.
-fn position(
-    cx: &mut NodeContext<'_, '_>,
-    find: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
-) -> Lowered {
+fn position(cx: &mut NodeContext<'_>, find: fn(&Tensor, isize) -> Result<Tensor, TensorError>) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     let size = x.shape()[at];
@@ -177,7 +174,7 @@ fn position(
 }
 
 /// Accumulates along an axis.
-fn cumulative(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
+fn cumulative(cx: &mut NodeContext<'_>, op: &str) -> Lowered {
     let given =
         cx.host_ints(1)?.first().copied().ok_or_else(|| OnnxError::operand(1, "it has no element"))?;
     let x = cx.value(0)?;

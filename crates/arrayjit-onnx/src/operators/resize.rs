@@ -39,21 +39,21 @@ struct Taps {
 }
 
 /// The operands of a version: the positions of region, scales and sizes.
-fn operands(cx: &NodeContext<'_, '_>) -> (Option<usize>, usize, usize) {
+fn operands(cx: &NodeContext<'_>) -> (Option<usize>, usize, usize) {
     match (cx.operator(), cx.opset()) {
         ("Upsample", _) | (_, ..=10) => (None, 1, usize::MAX),
         _ => (Some(1), 2, 3),
     }
 }
 
-fn given_floats(cx: &mut NodeContext<'_, '_>, at: usize) -> Result<Option<Vec<f64>>> {
+fn given_floats(cx: &mut NodeContext<'_>, at: usize) -> Result<Option<Vec<f64>>> {
     match cx.optional(at) {
         Some(value) if value.num_elements() > 0 => Ok(Some(cx.host(at)?.floats())),
         _ => Ok(None),
     }
 }
 
-fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>> {
+fn scales(cx: &mut NodeContext<'_>) -> Result<Vec<AxisScale>> {
     let (region_at, scales_at, sizes_at) = operands(cx);
     let region = match region_at {
         Some(at) => given_floats(cx, at)?,
@@ -121,11 +121,11 @@ fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>> {
     Ok(results)
 }
 
-fn is_cropped(cx: &NodeContext<'_, '_>) -> Result<bool> {
+fn is_cropped(cx: &NodeContext<'_>) -> Result<bool> {
     Ok(cx.text_or("coordinate_transformation_mode", "half_pixel")? == "tf_crop_and_resize")
 }
 
-fn resize(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn resize(cx: &mut NodeContext<'_>) -> Lowered {
     let scales = scales(cx)?;
     let mut x = cx.value(0)?;
     let (dtype, mode) = (x.dtype(), cx.text_or("mode", "nearest")?);
@@ -177,7 +177,7 @@ fn is_repeated(scale: &AxisScale) -> bool {
 
 /// Repeats elements, or selects them where the scale is no integer.
 fn nearest(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     scale: &AxisScale,
     taps: &Taps,
@@ -207,13 +207,7 @@ fn nearest(
 }
 
 /// Sums of weighted elements of an axis.
-fn weighted(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    at: usize,
-    taps: &Taps,
-    shape: &[usize],
-) -> Result<Value> {
+fn weighted(cx: &mut NodeContext<'_>, x: &Value, at: usize, taps: &Taps, shape: &[usize]) -> Result<Value> {
     /// More taps are a loop.
     const MOST_TERMS: usize = 4;
     let count = taps.positions.first().map_or(0, Vec::len);
@@ -248,7 +242,7 @@ fn weighted(
 
 /// As `weighted`, with a loop over the taps.
 fn weighted_by_loop(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     at: usize,
     taps: &Taps,
@@ -310,7 +304,7 @@ fn coordinate(mode: &str, at: usize, scale: &AxisScale) -> Option<f64> {
     }))
 }
 
-fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps> {
+fn taps(cx: &NodeContext<'_>, mode: &str, scale: &AxisScale) -> Result<Taps> {
     let is_old = cx.opset() < 11 || cx.operator() == "Upsample";
     let default = if is_old { "asymmetric" } else { "half_pixel" };
     let transformation = cx.text_or("coordinate_transformation_mode", default)?;

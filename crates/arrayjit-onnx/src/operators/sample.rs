@@ -167,7 +167,7 @@ fn strides(space: &[usize]) -> Vec<usize> {
 }
 
 /// An image with one axis for all axes of space.
-fn flat(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
+fn flat(cx: &mut NodeContext<'_>, x: &Value) -> Result<Value> {
     let shape = [&x.shape()[..2], &[x.shape()[2..].iter().product()]].concat();
     if shape.contains(&0) || shape[2] > i32::MAX as usize {
         return Err(OnnxError::operand(0, format!("an image {:?} has no samples", x.shape())));
@@ -175,7 +175,7 @@ fn flat(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
     cx.reshaped(x, &shape)
 }
 
-fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn grid_sample(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, grid) = (cx.value(0)?, cx.value(1)?);
     let rank = x.rank().saturating_sub(2);
     let fits = rank > 0
@@ -258,7 +258,7 @@ fn moved(given: &str, size: usize, outside: Outside, at_centers: bool) -> String
 }
 
 /// The positions of the elements of an image before an affine function, in -1 to 1 for each axis.
-fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn affine_grid(cx: &mut NodeContext<'_>) -> Lowered {
     let theta = cx.value(0)?;
     let size = sizes(&cx.host_ints(1)?)?;
     let space = size.get(2..).unwrap_or_default().to_vec();
@@ -294,7 +294,7 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The grids of samples in each part of a region, which the regions decide if there is no ratio.
-fn region_samples(cx: &mut NodeContext<'_, '_>, regions: &Value, counts: [usize; 2]) -> Result<[usize; 2]> {
+fn region_samples(cx: &mut NodeContext<'_>, regions: &Value, counts: [usize; 2]) -> Result<[usize; 2]> {
     /// More samples than these for each part are an error.
     const MOST: f64 = 4096.0;
     let ratio = cx.int_or("sampling_ratio", 0)?;
@@ -320,13 +320,13 @@ fn region_samples(cx: &mut NodeContext<'_, '_>, regions: &Value, counts: [usize;
     }
 }
 
-fn is_half_pixel(cx: &NodeContext<'_, '_>) -> Result<bool> {
+fn is_half_pixel(cx: &NodeContext<'_>) -> Result<bool> {
     let default = if cx.opset() < 16 { "output_half_pixel" } else { "half_pixel" };
     Ok(cx.text_or("coordinate_transformation_mode", default)? == "half_pixel")
 }
 
 /// Letters: `r` the region, `c` the channel, `h` and `v` the part, `i` and `j` the sample in it.
-fn align(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn align(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, regions, batch) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let (&[images, channels, height, width], &[count, 4]) = (x.shape(), regions.shape()) else {
         return Err(OnnxError::operand(1, "expected images of four axes and regions [count, 4]"));
@@ -419,7 +419,7 @@ fn align(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// A convolution whose samples are moved. Letters: `n` the element of the batch, `q` the group of offsets,
 /// `e` the channel in it, `k` the element of the window, `o` the window.
-fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn deformable(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, filters, offsets) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let windows = window::windows_of(cx, &x, &filters)?;
     let rank = windows.len();

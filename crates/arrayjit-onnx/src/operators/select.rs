@@ -62,7 +62,7 @@ fn size_text(value: &Value, name: &str, at: usize) -> String {
     }
 }
 
-fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn gather(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     let mut shape = x.shape().to_vec();
@@ -93,7 +93,7 @@ fn fitting(x: &Value, positions: &Value, at: usize) -> Result<()> {
     }
 }
 
-fn gather_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn gather_elements(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     fitting(&x, &positions, at)?;
@@ -181,7 +181,7 @@ impl TupleAxes {
     }
 }
 
-fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn gather_nd(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let batch = usize::try_from(cx.int_or("batch_dims", 0)?).unwrap_or(usize::MAX);
     let axes = TupleAxes::of(&x, &positions, batch)?;
@@ -219,7 +219,7 @@ fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// is the element that an update changes, as indices with the positions p, and `source` has the letters of
 /// the updates.
 fn scattered(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     [x, positions, updates]: [&Value; 3],
     target: &[String],
     source: &[String],
@@ -231,7 +231,7 @@ fn scattered(
 }
 
 /// The operator by which an update changes an element; none if it replaces it.
-fn scatter_operator(cx: &NodeContext<'_, '_>) -> Result<Option<&'static str>> {
+fn scatter_operator(cx: &NodeContext<'_>) -> Result<Option<&'static str>> {
     Ok(match cx.text_or("reduction", "none")? {
         "none" => None,
         "add" => Some("+="),
@@ -246,7 +246,7 @@ fn scatter_operator(cx: &NodeContext<'_, '_>) -> Result<Option<&'static str>> {
 /// the elements of their bounds; `target` gives the element that an update changes, by the names of the array
 /// and of the positions.
 fn scattered_by_sizes(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     [x, positions, updates]: [&Value; 3],
     joined: usize,
     target: impl Fn(&str, &str) -> Vec<String>,
@@ -295,7 +295,7 @@ fn scattered_by_sizes(
     cx.emit(x.dtype(), &extents, &text)
 }
 
-fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn scatter_elements(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     fitting(&x, &positions, at)?;
@@ -326,7 +326,7 @@ fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![scattered(cx, [&x, &positions, &updates], &target, &source)?])
 }
 
-fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn scatter_nd(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     if positions.num_elements() == 0 || updates.num_elements() == 0 {
         return Ok(vec![x]);
@@ -356,7 +356,7 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Reverses as many elements of the axis of time as each element of the batch has; the others stay.
-fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn reverse_sequence(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, lengths) = (cx.value(0)?, cx.value(1)?);
     let time = axis(cx.int_or("time_axis", 0)?, x.rank())?;
     let batch = axis(cx.int_or("batch_axis", 1)?, x.rank())?;
@@ -376,7 +376,7 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.emit(x.dtype(), &extents, &text)?])
 }
 
-fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn one_hot(cx: &mut NodeContext<'_>) -> Lowered {
     let depth = cx.host_float(1)?;
     if !(0.0..1e9).contains(&depth) {
         return Err(OnnxError::operand(1, format!("the depth {depth}")));
@@ -397,7 +397,7 @@ fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The first positions in sorted order, and the elements there.
-fn top(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn top(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", -1)?, x.rank())?;
     let count = match (cx.opset() < 10, cx.optional(1)) {

@@ -24,7 +24,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("TensorScatter", 24, cache_update),
 ];
 
-fn swiglu(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn swiglu(cx: &mut NodeContext<'_>) -> Lowered {
     let (gate, x) = (cx.value(0)?, cx.value(1)?);
     if gate.shape() != x.shape() {
         return Err(OnnxError::operand(1, format!("expected the shape {:?}", gate.shape())));
@@ -36,7 +36,7 @@ fn swiglu(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Rotates pairs of elements of each head by the angle of its position; elements behind them stay.
-fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn rotary(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let (batch, count, positions, size, is_packed) = match x.shape() {
         &[batch, count, positions, size] => (batch, count, positions, size, false),
@@ -121,7 +121,7 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// A cache with new elements from a position on, which each element of the batch has for itself.
-fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn cache_update(cx: &mut NodeContext<'_>) -> Lowered {
     let (cache, update) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", -2)?, cache.rank())?;
     let is_circular = match cx.text_or("mode", "linear")? {
@@ -163,7 +163,7 @@ fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// A convolution of each channel with the elements before, which continues that of the elements of `past`.
-fn causal_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn causal_convolution(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, filters) = (cx.value(0)?, cx.value(1)?);
     let (&[batch, channels, length], &[rows, 1, size]) = (x.shape(), filters.shape()) else {
         return Err(OnnxError::operand(1, "expected inputs of three axes and filters [channels, 1, size]"));
@@ -226,7 +226,7 @@ struct LinearAttention {
 }
 
 impl LinearAttention {
-    fn of(cx: &mut NodeContext<'_, '_>) -> Result<LinearAttention> {
+    fn of(cx: &mut NodeContext<'_>) -> Result<LinearAttention> {
         let (all, shared) = (cx.count("q_num_heads", 0)?, cx.count("kv_num_heads", 0)?);
         let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let wrong = || OnnxError::operand(0, "queries, keys and values do not fit");
@@ -330,7 +330,7 @@ impl LinearAttention {
 }
 
 /// The steps follow each other in the text, since each needs the state that the one before leaves.
-fn linear_attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn linear_attention(cx: &mut NodeContext<'_>) -> Lowered {
     let own = LinearAttention::of(cx)?;
     let state_shape = [own.batch, own.shared, own.key_size, own.value_size];
     let start = match cx.optional(3) {

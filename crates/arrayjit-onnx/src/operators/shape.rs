@@ -29,7 +29,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     }),
 ];
 
-fn constant(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn constant(cx: &mut NodeContext<'_>) -> Lowered {
     let array = if let Some(Attribute::Tensor(value)) = cx.attribute("value").or(cx.attribute("sparse_value"))
     {
         return Ok(vec![Value::Known(Arc::clone(value))]);
@@ -48,7 +48,7 @@ fn constant(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The only element of an attribute as text in its type.
-fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String)> {
+fn fill_value(cx: &NodeContext<'_>) -> Result<(DType, String)> {
     match cx.attribute("value") {
         None => Ok((DType::F32, "0.0".into())),
         Some(Attribute::Tensor(value)) => {
@@ -59,7 +59,7 @@ fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String)> {
     }
 }
 
-fn constant_of_shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn constant_of_shape(cx: &mut NodeContext<'_>) -> Lowered {
     let extents = extents(&cx.size_sums(0)?)?;
     let shape = extents.dims();
     let count = elements(&shape)?;
@@ -88,7 +88,7 @@ pub(super) fn sizes(values: &[i64]) -> Result<Vec<usize>> {
     values.iter().map(size).collect()
 }
 
-fn eye_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn eye_like(cx: &mut NodeContext<'_>) -> Lowered {
     let like = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(like.dtype());
     let diagonal = cx.int_or("k", 0)?;
@@ -99,7 +99,7 @@ fn eye_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.emit(dtype, like.shape(), &text)?])
 }
 
-fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn range(cx: &mut NodeContext<'_>) -> Lowered {
     let dtype = cx.value(0)?.dtype();
     if cx.has_sizes() {
         return range_of_sizes(cx, dtype);
@@ -137,7 +137,7 @@ fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The integers from a number on, as many as a size of the run.
-fn range_of_sizes(cx: &mut NodeContext<'_, '_>, dtype: DType) -> Lowered {
+fn range_of_sizes(cx: &mut NodeContext<'_>, dtype: DType) -> Lowered {
     let [start, limit, delta] = [cx.size_sums(0)?, cx.size_sums(1)?, cx.size_sums(2)?];
     let first = |sums: &[SizeSum]| sums.first().and_then(SizeSum::constant);
     let (Some(start), Some(limit), Some(1)) = (first(&start), limit.first(), first(&delta)) else {
@@ -149,7 +149,7 @@ fn range_of_sizes(cx: &mut NodeContext<'_, '_>, dtype: DType) -> Lowered {
     Ok(vec![cx.emit(dtype, &extents, &text)?])
 }
 
-fn shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn shape(cx: &mut NodeContext<'_>) -> Lowered {
     let value = cx.value(0)?;
     let rank = value.rank() as i64;
     let bound = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;

@@ -94,7 +94,7 @@ impl Transform {
 }
 
 /// The transform of the second axis from the end; the last one has the parts.
-fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Result<Value> {
+fn transformed(cx: &mut NodeContext<'_>, x: &Value, by: &Transform) -> Result<Value> {
     let [outer @ .., present, parts] = x.shape() else {
         return Err(OnnxError::operand(0, "expected two axes or more"));
     };
@@ -122,7 +122,7 @@ fn is_complex(x: &Value) -> Result<bool> {
     }
 }
 
-fn transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn transform(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let along = match cx.opset() < 20 {
         true => cx.int_or("axis", 1)?,
@@ -151,7 +151,7 @@ fn transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Transforms of frames that start at multiples of a step.
-fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn short_time_transform(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     // The axis of parts may be missing.
     let x = match x.shape() {
@@ -192,12 +192,12 @@ fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The element type that a node asks for.
-fn output_type(cx: &NodeContext<'_, '_>) -> Result<DType> {
+fn output_type(cx: &NodeContext<'_>) -> Result<DType> {
     Ok(cx.dtype_attribute("output_datatype")?.unwrap_or(DType::F32))
 }
 
 /// A sum of cosines with these coefficients over one period.
-fn signal_window(cx: &mut NodeContext<'_, '_>, coefficients: &[f64]) -> Lowered {
+fn signal_window(cx: &mut NodeContext<'_>, coefficients: &[f64]) -> Lowered {
     let size = cx.host_ints(0)?.first().and_then(|&size| usize::try_from(size).ok());
     let size = size.filter(|&size| size < MOST_IN_TABLE);
     let size = size.ok_or_else(|| OnnxError::operand(0, "expected a size"))?;
@@ -213,7 +213,7 @@ fn signal_window(cx: &mut NodeContext<'_, '_>, coefficients: &[f64]) -> Lowered 
 }
 
 /// Triangular filters whose centers are evenly spaced on the mel scale, as columns.
-fn mel_weights(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn mel_weights(cx: &mut NodeContext<'_>) -> Lowered {
     let mut sizes = Vec::new();
     for at in 0..3 {
         let value = cx.host_ints(at)?.first().and_then(|&value| usize::try_from(value).ok());

@@ -12,7 +12,7 @@ use crate::{
 use tnode::{DType, Scalar, SizeSum};
 
 /// The results of a node with sizes; none if its operator computes them.
-pub(super) fn lowered(cx: &mut NodeContext<'_, '_>, operator: &Operator) -> Result<Option<Vec<Value>>> {
+pub(super) fn lowered(cx: &mut NodeContext<'_>, operator: &Operator) -> Result<Option<Vec<Value>>> {
     if let Some(result) = computed(cx)? {
         return Ok(Some(vec![result]));
     }
@@ -29,7 +29,7 @@ pub(super) fn lowered(cx: &mut NodeContext<'_, '_>, operator: &Operator) -> Resu
 }
 
 /// The operands that are integers which follow from sizes, all of them; none if any is none.
-fn arrays(cx: &NodeContext<'_, '_>) -> Option<Vec<Arc<SizeArray>>> {
+fn arrays(cx: &NodeContext<'_>) -> Option<Vec<Arc<SizeArray>>> {
     let operands = (0..cx.inputs()).map(|at| cx.optional(at));
     let operands: Vec<Option<Value>> = operands.collect();
     if !operands.iter().flatten().any(|value| matches!(value, Value::Sizes(_))) {
@@ -39,7 +39,7 @@ fn arrays(cx: &NodeContext<'_, '_>) -> Option<Vec<Arc<SizeArray>>> {
 }
 
 /// The result of an operator that moves elements: it moves their positions.
-fn moved(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<Value>>> {
+fn moved(cx: &mut NodeContext<'_>) -> Result<Option<Vec<Value>>> {
     let moved = match cx.operator() {
         "Concat" => cx.inputs(),
         "Flatten" | "Gather" | "Identity" | "Reshape" | "Slice" | "Split" | "Squeeze" | "Transpose"
@@ -73,7 +73,7 @@ fn moved(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<Value>>> {
 
 /// The result of arithmetic with integers that follow from sizes; none if it is none, an error if it follows
 /// from them in another way than a sum of multiples.
-fn computed(cx: &mut NodeContext<'_, '_>) -> Result<Option<Value>> {
+fn computed(cx: &mut NodeContext<'_>) -> Result<Option<Value>> {
     let Some(arrays) = arrays(cx) else { return Ok(None) };
     let arrays: Vec<&SizeArray> = arrays.iter().map(|array| &**array).collect();
     let operator = cx.operator();

@@ -25,7 +25,7 @@ struct Grams {
 }
 
 impl Grams {
-    fn of(cx: &NodeContext<'_, '_>) -> Result<Grams> {
+    fn of(cx: &NodeContext<'_>) -> Result<Grams> {
         /// The most columns.
         const MOST: i64 = 1 << 26;
         let size = |name: &str, default: i64| -> Result<usize> {
@@ -86,7 +86,7 @@ impl Grams {
     }
 }
 
-fn count_grams(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn count_grams(cx: &mut NodeContext<'_>) -> Lowered {
     let grams = Grams::of(cx)?;
     let mode = cx.text_or("mode", "TF")?;
     let (is_counted, is_weighted) = match mode {

@@ -31,7 +31,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 const MOST: i64 = 1 << 31;
 
 /// The attribute with a positive number for each axis of a window.
-pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Result<Vec<usize>> {
+pub(super) fn per_axis(cx: &NodeContext<'_>, name: &str, axes: usize) -> Result<Vec<usize>> {
     let values = cx.ints(name)?.unwrap_or_else(|| vec![1; axes]);
     let is_valid = values.len() == axes && values.iter().all(|value| (1..MOST).contains(value));
     match is_valid {
@@ -41,7 +41,7 @@ pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Res
 }
 
 /// The margins of each axis: in front of it and behind it.
-pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64, i64)>> {
+pub(super) fn margins(cx: &NodeContext<'_>, axes: usize) -> Result<Vec<(i64, i64)>> {
     let pads = cx.ints("pads")?.unwrap_or_else(|| vec![0; 2 * axes]);
     let is_valid = pads.len() == 2 * axes && pads.iter().all(|pad| (-MOST..MOST).contains(pad));
     if !is_valid {
@@ -52,18 +52,14 @@ pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64,
 }
 
 /// The windows of each axis of space of an array with these axes.
-pub(super) fn windows(
-    cx: &NodeContext<'_, '_>,
-    extents: &Extents,
-    kernel: &[usize],
-) -> Result<Vec<AxisWindow>> {
+pub(super) fn windows(cx: &NodeContext<'_>, extents: &Extents, kernel: &[usize]) -> Result<Vec<AxisWindow>> {
     windows_with(cx, extents, kernel, cx.text_or("auto_pad", "NOTSET")?)
 }
 
 /// The windows of each axis of space, and the array that they read. Margins that depend on a size are a part
 /// of a copy, with `number` in them.
 pub(super) fn windows_on(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     kernel: &[usize],
     number: &str,
@@ -85,7 +81,7 @@ pub(super) fn windows_on(
 /// be inside: an axis of `n` elements gets `n + w - 1` for windows that span `w`, so that as many windows fit
 /// as strides begin in the axis.
 fn with_same_margins(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     kernel: &[usize],
     (mode, number): (&str, &str),
@@ -126,7 +122,7 @@ fn with_same_margins(
 
 /// The windows of each axis of space, with this kind of margins.
 fn windows_with(
-    cx: &NodeContext<'_, '_>,
+    cx: &NodeContext<'_>,
     extents: &Extents,
     kernel: &[usize],
     mode: &str,
@@ -197,21 +193,21 @@ fn windows_with(
 }
 
 /// The windows of a convolution with these filters.
-pub(super) fn windows_of(cx: &NodeContext<'_, '_>, x: &Value, filters: &Value) -> Result<Vec<AxisWindow>> {
+pub(super) fn windows_of(cx: &NodeContext<'_>, x: &Value, filters: &Value) -> Result<Vec<AxisWindow>> {
     if filters.rank() != x.rank() || x.rank() < 3 {
         return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
     }
     windows(cx, &x.extents(), &filters.shape()[2..])
 }
 
-fn convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn convolution(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, filters, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
     Ok(vec![convolved(cx, &x, &filters, bias)?])
 }
 
 /// The convolution of a node's attributes.
 pub(super) fn convolved(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     filters: &Value,
     bias: Option<Value>,
@@ -223,11 +219,11 @@ pub(super) fn convolved(
 /// The convolution with filters of this shape, `[filters, channels, window..]`, that `last` gives with the
 /// filters as the last axis.
 pub(super) fn convolved_by(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     filter: &[usize],
     bias: Option<Value>,
-    last: impl FnOnce(&mut NodeContext<'_, '_>) -> Result<Value>,
+    last: impl FnOnce(&mut NodeContext<'_>) -> Result<Value>,
 ) -> Result<Value> {
     let shape = x.shape().to_vec();
     let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
@@ -261,7 +257,7 @@ pub(super) fn convolved_by(
 
 /// Filters with the axes of the window first, then the channels, then the filters: arrays within a model have
 /// channels as their contiguous axis, so that the filters are in vectors.
-pub(super) fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value> {
+pub(super) fn filters_last(cx: &mut NodeContext<'_>, filters: &Value) -> Result<Value> {
     let [count, channels, kernel @ ..] = filters.shape() else {
         return Err(OnnxError::operand(1, "expected two axes or more"));
     };
@@ -273,7 +269,7 @@ pub(super) fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Res
 /// The value as an array of three axes, with these in reverse order, as another shape: once for a session if
 /// it is a constant.
 pub(super) fn reversed_axes(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     filters: &Value,
     axes: [usize; 3],
     shape: &[usize],
@@ -292,7 +288,7 @@ pub(super) fn reversed_axes(
 
 /// The margins of a transposed convolution, so that its result has the size that `output_shape` names or
 /// `auto_pad` implies.
-fn transposed_margins(cx: &NodeContext<'_, '_>, full: &[i64], same: &[i64]) -> Result<Vec<(i64, i64)>> {
+fn transposed_margins(cx: &NodeContext<'_>, full: &[i64], same: &[i64]) -> Result<Vec<(i64, i64)>> {
     let mode = cx.text_or("auto_pad", "NOTSET")?;
     let wanted = match (cx.ints("output_shape")?, mode) {
         (Some(wanted), _) if wanted.len() >= full.len() => wanted[wanted.len() - full.len()..].to_vec(),
@@ -310,7 +306,7 @@ fn transposed_margins(cx: &NodeContext<'_, '_>, full: &[i64], same: &[i64]) -> R
     Ok(full.iter().zip(&wanted).map(margin).collect())
 }
 
-fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn transposed_convolution(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, filters) = (cx.value(0)?, cx.value(1)?);
     let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
     let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
@@ -368,7 +364,7 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Adds blocks of columns at their places in an image; blocks may overlap.
-fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn columns_to_image(cx: &mut NodeContext<'_>) -> Lowered {
     let (image, block) = (sizes(&cx.host_ints(1)?)?, sizes(&cx.host_ints(2)?)?);
     let x = cx.value(0)?;
     let axes = image.len();

@@ -46,7 +46,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
 
 /// The width of the values in a product that has queries, keys and values, and attention of these parts.
 /// `operands` are the positions of the mask, of the cache of keys and values, and of the bias of scores.
-pub(super) fn projected(cx: &mut NodeContext<'_, '_>, y: Value, operands: [usize; 3]) -> Lowered {
+pub(super) fn projected(cx: &mut NodeContext<'_>, y: Value, operands: [usize; 3]) -> Lowered {
     let [mask, cache, bias] = operands.map(|at| cx.optional(at));
     if cx.int_or("do_rotary", 0)? != 0 || cx.int_or("past_present_share_buffer", 0)? != 0 {
         return Err(OnnxError::Case("rotary positions or shared caches".into()));
@@ -85,7 +85,7 @@ pub(super) fn projected(cx: &mut NodeContext<'_, '_>, y: Value, operands: [usize
 
 /// The attributes of an attention of `ai.onnx` with so many heads of queries and of keys.
 fn attributes(
-    cx: &NodeContext<'_, '_>,
+    cx: &NodeContext<'_>,
     heads: [usize; 2],
     causal: &str,
 ) -> Result<[(&'static str, Attribute); 4]> {
@@ -100,7 +100,7 @@ fn attributes(
 
 /// Parts of the last axis with these widths.
 pub(super) fn split<const N: usize>(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     widths: &[i64],
 ) -> Result<[Value; N]> {
@@ -117,7 +117,7 @@ pub(super) fn expected_axes(at: usize, expected: &str, found: &Value) -> OnnxErr
 
 /// What is added to the scores: a bias, and a number for each key that a mask hides.
 fn added(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     mask: Option<Value>,
     bias: Option<Value>,
     [q, k]: [&Value; 2],
@@ -151,7 +151,7 @@ fn added(
 }
 
 /// The part of an axis of that number, without the axis: of packed queries, keys and values.
-pub(super) fn part(cx: &mut NodeContext<'_, '_>, x: &Value, at: i64) -> Result<Value> {
+pub(super) fn part(cx: &mut NodeContext<'_>, x: &Value, at: i64) -> Result<Value> {
     let &[batch, length, heads, count, size] = x.shape() else {
         return Err(expected_axes(0, "five", x));
     };
@@ -164,7 +164,7 @@ pub(super) fn part(cx: &mut NodeContext<'_, '_>, x: &Value, at: i64) -> Result<V
     cx.reshaped(&part, &[batch, length, heads * size])
 }
 
-fn multi_head(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn multi_head(cx: &mut NodeContext<'_>) -> Lowered {
     let heads = cx.count("num_heads", 0)?;
     let x = cx.value(0)?;
     let [mut q, mut k, mut v] = match (cx.optional(1), cx.optional(2)) {
@@ -201,7 +201,7 @@ fn multi_head(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Adds the parts of a bias to queries, keys and values without an axis of heads; others come from a cache.
-pub(super) fn biased(cx: &mut NodeContext<'_, '_>, parts: [&mut Value; 3], bias: &Value) -> Result<()> {
+pub(super) fn biased(cx: &mut NodeContext<'_>, parts: [&mut Value; 3], bias: &Value) -> Result<()> {
     let width = |x: &Value| if x.rank() == 3 { x.shape()[2] } else { x.shape()[1] * x.shape()[3] };
     let widths = parts.each_ref().map(|x| width(x) as i64);
     let biases: [Value; 3] = split(cx, bias, &widths)?;
@@ -212,7 +212,7 @@ pub(super) fn biased(cx: &mut NodeContext<'_, '_>, parts: [&mut Value; 3], bias:
 }
 
 /// `[batch, positions, heads · size]` as `[batch, heads, positions, size]`.
-fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<Value> {
+fn with_heads(cx: &mut NodeContext<'_>, x: &Value, heads: usize) -> Result<Value> {
     let &[batch, positions, width] = x.shape() else {
         return Err(OnnxError::operand(0, format!("expected three axes, found {:?}", x.shape())));
     };
@@ -224,7 +224,7 @@ fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<V
 }
 
 /// Undoes [`with_heads`]: heads and their elements become one axis.
-fn without_heads(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
+fn without_heads(cx: &mut NodeContext<'_>, x: &Value) -> Result<Value> {
     let rows = cx.permuted(x, &[0, 2, 1, 3])?;
     let &[batch, positions, heads, size] = rows.shape() else { return Err(OnnxError::overflow()) };
     cx.reshaped(&rows, &[batch, positions, heads * size])
@@ -232,7 +232,7 @@ fn without_heads(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
 
 /// The operand with rotated pairs of elements; operands `tables` have the cosines and sines of each position.
 fn rotated(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: Value,
     positions: Value,
     tables: [usize; 2],
@@ -254,7 +254,7 @@ fn rotated(
 
 /// Attention whose keys and values go into a cache, at a position of their own for each element of the batch.
 /// All positions of a run whose number is the total length are a prompt.
-fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn grouped(cx: &mut NodeContext<'_>) -> Lowered {
     let (all, shared) = (cx.count("num_heads", 0)?, cx.count("kv_num_heads", 0)?);
     for at in [3, 4] {
         if let Some(cache) = cx.optional(at).filter(|cache| cache.rank() != 4) {
@@ -321,7 +321,7 @@ fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The cache that is operand `at` with the new rows behind its positions, and room for `total` rows.
-fn cached(cx: &mut NodeContext<'_, '_>, new: Value, at: usize, start: &Value, total: usize) -> Result<Value> {
+fn cached(cx: &mut NodeContext<'_>, new: Value, at: usize, start: &Value, total: usize) -> Result<Value> {
     let past = cx.optional(at);
     let before = past.as_ref().and_then(|past| past.shape().get(2).copied()).unwrap_or(0);
     let mut shape = new.shape().to_vec();

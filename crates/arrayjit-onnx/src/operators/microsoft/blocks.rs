@@ -36,7 +36,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn of(cx: &NodeContext<'_, '_>) -> Result<Blocks> {
+    fn of(cx: &NodeContext<'_>) -> Result<Blocks> {
         let (columns, rows) = (cx.count("K", 0)?, cx.count("N", 0)?);
         let (bits, size) = (cx.count("bits", 4)?, cx.count("block_size", 32)?);
         if size > 1 << 16 || !matches!(bits, 2 | 4 | 8) || size * bits % 8 != 0 {
@@ -144,7 +144,7 @@ fn is_exact(dtype: DType, blocks: &[(f64, f64)]) -> bool {
 
 /// The product with constant weights, which stay packed; `None` if they are no constants, or if class strict
 /// needs them as floats.
-fn with_packed(cx: &mut NodeContext<'_, '_>, x: &Value, blocks: Blocks) -> Result<Option<Value>> {
+fn with_packed(cx: &mut NodeContext<'_>, x: &Value, blocks: Blocks) -> Result<Option<Value>> {
     let given: Vec<Value> = [cx.optional(1), cx.optional(2), cx.optional(3)].into_iter().flatten().collect();
     if !given.iter().all(Value::is_constant) || !x.dtype().is_float() || !blocks.size.is_multiple_of(2) {
         return Ok(None);
@@ -186,7 +186,7 @@ fn with_packed(cx: &mut NodeContext<'_, '_>, x: &Value, blocks: Blocks) -> Resul
 /// An array of this shape, which a function computes from operands: once for a session if they are constants,
 /// else in each run.
 pub(super) fn computed(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     operands: &[Value],
     shape: &[usize],
     function: impl Fn(&[&HostArray]) -> Result<HostArray> + Send + Sync + 'static,
@@ -204,7 +204,7 @@ pub(super) fn computed(
 }
 
 /// The product of the first operand and transposed weights.
-fn multiplied_by(cx: &mut NodeContext<'_, '_>, weights: &Value) -> Result<Value> {
+fn multiplied_by(cx: &mut NodeContext<'_>, weights: &Value) -> Result<Value> {
     let x = cx.value(0)?;
     if x.rank() == 0 {
         return Err(OnnxError::operand(0, "expected one axis or more"));
@@ -214,7 +214,7 @@ fn multiplied_by(cx: &mut NodeContext<'_, '_>, weights: &Value) -> Result<Value>
     product(cx, &x, &weights, x.dtype())
 }
 
-fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn multiplied(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, blocks) = (cx.value(0)?, Blocks::of(cx)?);
     if cx.optional(4).is_some() {
         return Err(OnnxError::Case("an order of groups".into()));
@@ -278,7 +278,7 @@ const NF4: [f32; 16] = [
 
 /// The product with weights `[N, K]` in codes of 4 bits, of which the first of a byte has the high bits.
 /// Blocks of codes in row-major order share a largest magnitude.
-fn multiplied_by_codes(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn multiplied_by_codes(cx: &mut NodeContext<'_>) -> Lowered {
     let (columns, rows) = (cx.count("K", 0)?, cx.count("N", 0)?);
     let (size, table) = (cx.count("block_size", 0)?, cx.int_or("quant_type", 1)?);
     let numbers = match table {

@@ -16,7 +16,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[ms("NhwcConv", |cx| {
 })];
 
 /// The value with the channels, which are its last axis, as axis 1.
-pub(super) fn channels_first(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
+pub(super) fn channels_first(cx: &mut NodeContext<'_>, x: &Value) -> Result<Value> {
     let rank = x.rank();
     if rank < 3 {
         return Err(OnnxError::operand(0, "expected three axes or more"));
@@ -26,13 +26,13 @@ pub(super) fn channels_first(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<
 }
 
 /// Undoes [`channels_first`].
-pub(super) fn channels_last(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
+pub(super) fn channels_last(cx: &mut NodeContext<'_>, x: &Value) -> Result<Value> {
     let order: Vec<usize> = [0].into_iter().chain(2..x.rank()).chain([1]).collect();
     cx.permuted(x, &order)
 }
 
 /// The convolution of an image with filters whose channels are the last axis too.
-fn convolved(cx: &mut NodeContext<'_, '_>) -> Result<Value> {
+fn convolved(cx: &mut NodeContext<'_>) -> Result<Value> {
     let (x, filters, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
     let x = channels_first(cx, &x)?;
     let &[count, ref kernel @ .., channels] = filters.shape() else {

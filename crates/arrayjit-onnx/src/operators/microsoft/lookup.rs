@@ -29,7 +29,7 @@ struct Packing {
 
 impl Packing {
     /// A file says of integers of 4 bits that they are, and of bytes it does not say what they hold.
-    fn of(cx: &NodeContext<'_, '_>, data: &Value) -> Result<Packing> {
+    fn of(cx: &NodeContext<'_>, data: &Value) -> Result<Packing> {
         if cx.narrow(0).is_some() || data.dtype() != DType::U8 {
             return Ok(Packing { bits: 8, in_element: 1, zero: 0 });
         }
@@ -59,7 +59,7 @@ impl Packing {
 
 /// The rows of a table at positions of an axis; the integers of a block along another axis share a scale and
 /// a zero point.
-fn gathered(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn gathered(cx: &mut NodeContext<'_>) -> Lowered {
     let (data, positions, scales) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let (packing, rank) = (Packing::of(cx, &data)?, data.rank());
     let [rows, blocked] = [("gather_axis", 0), ("quantize_axis", 1)].map(|(name, default)| {

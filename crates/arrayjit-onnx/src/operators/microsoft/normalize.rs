@@ -52,12 +52,12 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
     .sized(),
 ];
 
-fn epsilon(cx: &NodeContext<'_, '_>, default: f32) -> Result<(&'static str, Attribute)> {
+fn epsilon(cx: &NodeContext<'_>, default: f32) -> Result<(&'static str, Attribute)> {
     Ok(("epsilon", Attribute::Float(cx.float_or("epsilon", default)?)))
 }
 
 /// The sum of the operand, of the one that skips a layer, and of a bias, if the node has one.
-fn skipped(cx: &mut NodeContext<'_, '_>, bias: usize) -> Result<Value> {
+fn skipped(cx: &mut NodeContext<'_>, bias: usize) -> Result<Value> {
     cx.value(1)?;
     let sum = plus(cx, 0, 1)?;
     match cx.optional(bias) {
@@ -67,7 +67,7 @@ fn skipped(cx: &mut NodeContext<'_, '_>, bias: usize) -> Result<Value> {
 }
 
 /// Normalization by the root of the mean of squares.
-fn simplified(cx: &mut NodeContext<'_, '_>, x: Value, scale: Value, axis: i64, eps: f32) -> Result<Value> {
+fn simplified(cx: &mut NodeContext<'_>, x: Value, scale: Value, axis: i64, eps: f32) -> Result<Value> {
     if cx.operator() == "SimplifiedLayerNormalization" && cx.wants(1) {
         return Err(OnnxError::Case("statistics as results".into()));
     }
@@ -76,7 +76,7 @@ fn simplified(cx: &mut NodeContext<'_, '_>, x: Value, scale: Value, axis: i64, e
 }
 
 /// Normalizes groups of channels, which are the last axis unless the node says otherwise.
-fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn grouped(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let is_last = cx.int_or("channels_last", 1)? != 0;
     let x = if is_last { channels_first(cx, &x)? } else { x };
@@ -92,7 +92,7 @@ fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
 const QUANTIZED_EMBEDDING: &str = "QEmbedLayerNormalization";
 
 /// The sum of the embeddings of words, positions and segments, and its normalization.
-fn embedded(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn embedded(cx: &mut NodeContext<'_>) -> Lowered {
     let words = cx.value(0)?;
     let &[batch, length] = words.shape() else { return Err(OnnxError::operand(0, "expected two axes")) };
     let mut sum = rows(cx, 2, words)?;
@@ -134,14 +134,14 @@ fn embedded(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The rows of the table that is operand `at`, by these numbers.
-fn rows(cx: &mut NodeContext<'_, '_>, at: usize, numbers: Value) -> Result<Value> {
+fn rows(cx: &mut NodeContext<'_>, at: usize, numbers: Value) -> Result<Value> {
     let table = cx.value(at)?;
     let rows = only(cx.apply("Gather", [], vec![Some(table), Some(numbers)], 1)?)?;
     decoded(cx, rows, at)
 }
 
 /// The numbers that elements of operand `at` stand for.
-fn decoded(cx: &mut NodeContext<'_, '_>, x: Value, at: usize) -> Result<Value> {
+fn decoded(cx: &mut NodeContext<'_>, x: Value, at: usize) -> Result<Value> {
     if cx.operator() != QUANTIZED_EMBEDDING {
         return Ok(x);
     }

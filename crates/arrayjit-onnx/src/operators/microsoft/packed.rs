@@ -50,7 +50,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
 ];
 
 /// Operand `at`, which has `rank` axes, as a batch of one element.
-fn one_batch(cx: &mut NodeContext<'_, '_>, x: Value, at: usize, rank: usize) -> Result<Value> {
+fn one_batch(cx: &mut NodeContext<'_>, x: Value, at: usize, rank: usize) -> Result<Value> {
     if x.rank() != rank {
         return Err(expected_axes(at, if rank == 2 { "two" } else { "four" }, &x));
     }
@@ -60,7 +60,7 @@ fn one_batch(cx: &mut NodeContext<'_, '_>, x: Value, at: usize, rank: usize) -> 
 
 /// Attention of the tokens of all sequences, which see those of their own one. Operand `ends` has the number
 /// of tokens in front of each sequence and all of them, and `bias` what is added to the scores.
-fn attended(cx: &mut NodeContext<'_, '_>, [q, k, v]: [Value; 3], [ends, bias]: [usize; 2]) -> Lowered {
+fn attended(cx: &mut NodeContext<'_>, [q, k, v]: [Value; 3], [ends, bias]: [usize; 2]) -> Lowered {
     let (heads, tokens) = (cx.count("num_heads", 0)? as i64, q.shape()[1]);
     let mask = mask(cx, tokens, q.dtype(), [ends, bias])?;
     let attributes = [
@@ -75,7 +75,7 @@ fn attended(cx: &mut NodeContext<'_, '_>, [q, k, v]: [Value; 3], [ends, bias]: [
 
 /// What is added to the scores of the tokens: the bias within a sequence, and a large negative number
 /// outside.
-fn mask(cx: &mut NodeContext<'_, '_>, tokens: usize, dtype: DType, operands: [usize; 2]) -> Result<Value> {
+fn mask(cx: &mut NodeContext<'_>, tokens: usize, dtype: DType, operands: [usize; 2]) -> Result<Value> {
     let ends = cx.value(operands[0])?;
     let &[count] = ends.shape() else { return Err(expected_axes(operands[0], "one", &ends)) };
     let ends = cx.bind_array(&ends)?.name().to_owned();

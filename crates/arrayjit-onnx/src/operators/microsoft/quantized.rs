@@ -86,30 +86,26 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
 ];
 
 /// The numbers that the integers of an operand stand for; its scale and zero point follow it.
-fn dequantized(cx: &mut NodeContext<'_, '_>, at: usize) -> Result<Value> {
+fn dequantized(cx: &mut NodeContext<'_>, at: usize) -> Result<Value> {
     let operands = vec![Some(cx.value(at)?), Some(cx.value(at + 1)?), cx.optional(at + 2)];
     only(cx.apply("DequantizeLinear", [], operands, 1)?)
 }
 
 /// The integers of numbers, with the scale that is operand `at` and the zero point behind it.
-fn quantized(cx: &mut NodeContext<'_, '_>, x: Value, at: usize) -> Lowered {
+fn quantized(cx: &mut NodeContext<'_>, x: Value, at: usize) -> Lowered {
     let operands = vec![Some(x), Some(cx.value(at)?), cx.optional(at + 1)];
     cx.apply("QuantizeLinear", [], operands, 1)
 }
 
 /// An expression of the elements `{x}` and `{z}` of two operands.
-fn pair(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
+fn pair(cx: &mut NodeContext<'_>, expression: &str) -> Lowered {
     let (x, z) = (dequantized(cx, 0)?, dequantized(cx, 3)?);
     let y = combined(cx, &x, &z, x.dtype(), expression)?;
     quantized(cx, y, 6)
 }
 
 /// An operator of one operand.
-fn one(
-    cx: &mut NodeContext<'_, '_>,
-    name: &'static str,
-    attributes: Vec<(&'static str, Attribute)>,
-) -> Lowered {
+fn one(cx: &mut NodeContext<'_>, name: &'static str, attributes: Vec<(&'static str, Attribute)>) -> Lowered {
     let x = dequantized(cx, 0)?;
     let y = only(cx.apply(name, attributes, vec![Some(x)], 1)?)?;
     quantized(cx, y, 3)
@@ -117,7 +113,7 @@ fn one(
 
 /// A layer with quantized matrices. Steps are computed with the numbers that they stand for: inputs and
 /// states are not rounded to integers.
-fn recurrent(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn recurrent(cx: &mut NodeContext<'_>) -> Lowered {
     let mut operands = vec![Some(cx.value(0)?)];
     for (at, scale) in [(1, 8), (2, 10)] {
         let matrix = gate_matrix(cx, at, scale)?;
@@ -131,7 +127,7 @@ fn recurrent(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The matrices of all gates in floats, `[directions, gates * hidden, inputs]`, of integers with the last two
 /// axes exchanged. A scale and the zero point behind it hold for a direction or for a row.
-fn gate_matrix(cx: &mut NodeContext<'_, '_>, at: usize, scale: usize) -> Result<Value> {
+fn gate_matrix(cx: &mut NodeContext<'_>, at: usize, scale: usize) -> Result<Value> {
     let x = cx.value(at)?;
     let &[directions, _, rows] = x.shape() else { return Err(OnnxError::operand(at, "expected three axes")) };
     let mut factors = Vec::new();
@@ -151,7 +147,7 @@ fn gate_matrix(cx: &mut NodeContext<'_, '_>, at: usize, scale: usize) -> Result<
 }
 
 /// Pooling, with the channels last if the node says so.
-fn pooled(cx: &mut NodeContext<'_, '_>, name: &'static str, attributes: &[&'static str]) -> Lowered {
+fn pooled(cx: &mut NodeContext<'_>, name: &'static str, attributes: &[&'static str]) -> Lowered {
     let x = dequantized(cx, 0)?;
     let is_last = cx.int_or("channels_last", 0)? != 0;
     let x = if is_last { channels_first(cx, &x)? } else { x };
@@ -162,7 +158,7 @@ fn pooled(cx: &mut NodeContext<'_, '_>, name: &'static str, attributes: &[&'stat
 
 /// The product of two matrices of integers without their zero points, times their scales.
 fn scaled(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     [x, x_zero]: [Option<Value>; 2],
     [z, z_zero]: [Option<Value>; 2],
     [x_scale, z_scale]: [&Value; 2],
@@ -174,7 +170,7 @@ fn scaled(
 }
 
 /// The value plus the bias that is operand `at`, if the node has one.
-fn biased(cx: &mut NodeContext<'_, '_>, x: Value, at: usize) -> Lowered {
+fn biased(cx: &mut NodeContext<'_>, x: Value, at: usize) -> Lowered {
     Ok(vec![match cx.optional(at) {
         Some(bias) => combined(cx, &x, &bias, x.dtype(), "{x} + {z}")?,
         None => x,
@@ -183,7 +179,7 @@ fn biased(cx: &mut NodeContext<'_, '_>, x: Value, at: usize) -> Lowered {
 
 /// The product of two matrices, which may be transposed, plus a bias in i32; quantized if the node has a
 /// scale for the result.
-fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn gemm(cx: &mut NodeContext<'_>) -> Lowered {
     let mut matrices = Vec::new();
     for (at, name) in [(0, "transA"), (3, "transB")] {
         let x = cx.value(at)?;

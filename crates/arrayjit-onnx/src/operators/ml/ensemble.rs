@@ -23,7 +23,7 @@ pub(super) struct Ensemble {
 
 impl Ensemble {
     /// The trees of attributes that list nodes and leaves by the numbers of their trees.
-    pub(super) fn listed(cx: &NodeContext<'_, '_>, prefix: &str, targets: usize) -> Result<Ensemble> {
+    pub(super) fn listed(cx: &NodeContext<'_>, prefix: &str, targets: usize) -> Result<Ensemble> {
         let (trees, ids) = (all(cx, "nodes_treeids")?, all(cx, "nodes_nodeids")?);
         let modes = cx.texts("nodes_modes")?.unwrap_or_default();
         let [feature, when_true, when_false] =
@@ -109,7 +109,7 @@ impl Ensemble {
     }
 
     /// The trees of attributes whose positions number nodes and leaves.
-    pub(super) fn numbered(cx: &NodeContext<'_, '_>) -> Result<Ensemble> {
+    pub(super) fn numbered(cx: &NodeContext<'_>) -> Result<Ensemble> {
         let targets = cx.count("n_targets", 1)?;
         let names = [
             "nodes_featureids",
@@ -184,7 +184,7 @@ impl Ensemble {
 }
 
 /// The numbers of an attribute that is an array.
-fn array(cx: &NodeContext<'_, '_>, name: &str) -> Result<Vec<f64>> {
+fn array(cx: &NodeContext<'_>, name: &str) -> Result<Vec<f64>> {
     match cx.attribute(name) {
         Some(Attribute::Tensor(values)) => Ok(values.floats()),
         _ => Err(OnnxError::attribute(name, "an array")),
@@ -192,12 +192,12 @@ fn array(cx: &NodeContext<'_, '_>, name: &str) -> Result<Vec<f64>> {
 }
 
 /// An attribute of integers, empty if the node has none.
-fn all(cx: &NodeContext<'_, '_>, name: &str) -> Result<Vec<i64>> {
+fn all(cx: &NodeContext<'_>, name: &str) -> Result<Vec<i64>> {
     Ok(cx.ints(name)?.unwrap_or_default())
 }
 
 /// An attribute of floats, or of an array of them under a longer name.
-pub(super) fn weights(cx: &NodeContext<'_, '_>, name: &str) -> Result<Vec<f64>> {
+pub(super) fn weights(cx: &NodeContext<'_>, name: &str) -> Result<Vec<f64>> {
     match cx.attribute(&format!("{name}_as_tensor")) {
         Some(Attribute::Tensor(values)) => Ok(values.floats()),
         _ => numbers(cx, name),

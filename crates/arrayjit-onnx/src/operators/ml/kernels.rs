@@ -17,7 +17,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[ml("SVMRegressor", 1,
 
 /// The sum of the kernel of a row and each support vector, or of a row and the coefficients if there are
 /// none.
-fn regressed(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn regressed(cx: &mut NodeContext<'_>) -> Lowered {
     let x = features(cx)?;
     let x = cx.cast(&x, DType::F32)?;
     let (width, coefficients) = (x.shape()[1], numbers(cx, "coefficients")?);
@@ -50,12 +50,7 @@ fn regressed(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The kernel of each row and each of `count` vectors.
-pub(super) fn kernel(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    count: usize,
-    vectors: &[f64],
-) -> Result<Value> {
+pub(super) fn kernel(cx: &mut NodeContext<'_>, x: &Value, count: usize, vectors: &[f64]) -> Result<Value> {
     let parameters = numbers(cx, "kernel_params")?;
     let parameter = |at: usize| float(DType::F32, parameters.get(at).copied().unwrap_or(0.0));
     let [gamma, offset, degree] = [0, 1, 2].map(parameter);

@@ -22,7 +22,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
 ];
 
 /// The values of the keys that equal the elements, and of others a default. Of equal keys, the first counts.
-fn encoded(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn encoded(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let keys = keys(cx)?;
     let (values, default) = values(cx)?;
@@ -56,7 +56,7 @@ fn encoded(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The keys as a vector.
-fn keys(cx: &NodeContext<'_, '_>) -> Result<HostArray> {
+fn keys(cx: &NodeContext<'_>) -> Result<HostArray> {
     if let Some(keys) = cx.ints("keys_int64s")? {
         return Ok(HostArray::from_slice(&keys, [keys.len()])?);
     }
@@ -71,7 +71,7 @@ fn keys(cx: &NodeContext<'_, '_>) -> Result<HostArray> {
 
 /// The values as a vector, and the one of other elements. Texts are their positions, and the default one the
 /// position behind them.
-fn values(cx: &NodeContext<'_, '_>) -> Result<(HostArray, HostArray)> {
+fn values(cx: &NodeContext<'_>) -> Result<(HostArray, HostArray)> {
     if let Some(texts) = cx.texts("values_strings")? {
         let count = texts.len() as i64;
         let numbers: Vec<i64> = (0..count).collect();
@@ -106,7 +106,7 @@ fn flat(array: &HostArray) -> Result<HostArray> {
 }
 
 /// 1 for the category that an element is, and 0 for the others. Elements of no category have zeros.
-fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn one_hot(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let Some(categories) = cx.ints("cats_int64s")?.filter(|categories| !categories.is_empty()) else {
         return Err(OnnxError::attribute(

@@ -38,7 +38,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
 ];
 
 /// Computes `count` scores: products of the features with coefficients, plus intercepts.
-fn scored(cx: &mut NodeContext<'_, '_>, count: usize) -> Result<Value> {
+fn scored(cx: &mut NodeContext<'_>, count: usize) -> Result<Value> {
     let x = features(cx)?;
     let x = cx.cast(&x, DType::F32)?;
     let (width, coefficients) = (x.shape()[1], numbers(cx, "coefficients")?);

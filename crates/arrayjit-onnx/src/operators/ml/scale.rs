@@ -52,19 +52,13 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
 ];
 
 /// The numbers of an attribute for each feature: one for all, or one for each element of the last axis.
-fn per_feature(cx: &mut NodeContext<'_, '_>, name: &str, x: &Value, default: f64) -> Result<Value> {
+fn per_feature(cx: &mut NodeContext<'_>, name: &str, x: &Value, default: f64) -> Result<Value> {
     let given = super::numbers(cx, name)?;
     let values = if given.is_empty() { vec![default] } else { given };
     listed(cx, name, x, DType::F32, &values)
 }
 
-fn listed(
-    cx: &mut NodeContext<'_, '_>,
-    name: &str,
-    x: &Value,
-    dtype: DType,
-    values: &[f64],
-) -> Result<Value> {
+fn listed(cx: &mut NodeContext<'_>, name: &str, x: &Value, dtype: DType, values: &[f64]) -> Result<Value> {
     let width = x.shape().last().copied().unwrap_or(1);
     if values.len() != 1 && values.len() != width {
         return Err(OnnxError::attribute(name, format!("1 or {width} numbers")));
@@ -74,7 +68,7 @@ fn listed(
 
 /// An expression of each element `{x}` and of numbers `{a}` and `{b}` of its feature.
 fn elementwise(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     x: &Value,
     dtype: DType,
     numbers: [&Value; 2],
@@ -97,7 +91,7 @@ fn elementwise(
 }
 
 /// The value with the numbers of its features in place of one number, which may be NaN.
-fn imputed(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn imputed(cx: &mut NodeContext<'_>) -> Lowered {
     let x = cx.value(0)?;
     let dtype = x.dtype();
     let (name, values, missing) = match dtype.is_float() {
@@ -120,7 +114,7 @@ fn imputed(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Rows over their largest element, the sum of their magnitudes, or their length.
-fn normalized(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn normalized(cx: &mut NodeContext<'_>) -> Lowered {
     let (rank, x) = (cx.value(0)?.rank(), features(cx)?);
     let x = cx.cast(&x, DType::F32)?;
     let (sum, divisor) = match cx.text_or("norm", "MAX")? {
@@ -147,7 +141,7 @@ fn normalized(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The features of all operands side by side, as many of each as the node says: further ones are left out,
 /// and missing ones are 0.
-fn vectorized(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn vectorized(cx: &mut NodeContext<'_>) -> Lowered {
     let widths = cx.ints("inputdimensions")?.unwrap_or_default();
     let mut parts = Vec::new();
     for (at, x) in cx.values()?.into_iter().enumerate() {

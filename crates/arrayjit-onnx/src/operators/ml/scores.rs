@@ -11,12 +11,12 @@ use crate::{
 };
 
 /// The probabilities of scores `[rows, classes]`, as the attribute `post_transform` computes them.
-pub(super) fn transformed(cx: &mut NodeContext<'_, '_>, scores: &Value) -> Result<Value> {
+pub(super) fn transformed(cx: &mut NodeContext<'_>, scores: &Value) -> Result<Value> {
     transformed_by(cx, scores, cx.text_or("post_transform", "NONE")?)
 }
 
 /// The probabilities of scores by the transformation of that name.
-pub(super) fn transformed_by(cx: &mut NodeContext<'_, '_>, scores: &Value, name: &str) -> Result<Value> {
+pub(super) fn transformed_by(cx: &mut NodeContext<'_>, scores: &Value, name: &str) -> Result<Value> {
     let dtype = scores.dtype();
     let (peak, each, total) = match name {
         "NONE" => return Ok(scores.clone()),
@@ -53,7 +53,7 @@ pub(super) fn transformed_by(cx: &mut NodeContext<'_, '_>, scores: &Value, name:
 }
 
 /// The labels of the classes of a node: integers, or texts, which are numbered.
-pub(super) fn labels(cx: &NodeContext<'_, '_>, integers: &str) -> Result<Vec<i64>> {
+pub(super) fn labels(cx: &NodeContext<'_>, integers: &str) -> Result<Vec<i64>> {
     match (cx.ints(integers)?, cx.texts("classlabels_strings")?) {
         (Some(labels), _) if !labels.is_empty() => Ok(labels),
         (_, Some(texts)) if !texts.is_empty() => Ok((0..texts.len() as i64).collect()),
@@ -62,7 +62,7 @@ pub(super) fn labels(cx: &NodeContext<'_, '_>, integers: &str) -> Result<Vec<i64
 }
 
 /// The label of the first greatest score of each row, whatever scores are NaN; the first label if all are.
-pub(super) fn best(cx: &mut NodeContext<'_, '_>, scores: &Value, labels: &[i64]) -> Result<Value> {
+pub(super) fn best(cx: &mut NodeContext<'_>, scores: &Value, labels: &[i64]) -> Result<Value> {
     let classes = scores.shape()[1];
     if classes > labels.len() {
         return Err(OnnxError::Invalid(format!("{classes} scores have {} labels", labels.len())));
@@ -84,7 +84,7 @@ pub(super) fn best(cx: &mut NodeContext<'_, '_>, scores: &Value, labels: &[i64])
 
 /// The label of each row by one of its scores: the second one where the score is greater than a threshold.
 pub(super) fn of_two(
-    cx: &mut NodeContext<'_, '_>,
+    cx: &mut NodeContext<'_>,
     scores: &Value,
     column: usize,
     [negative, positive]: [i64; 2],
@@ -98,7 +98,7 @@ pub(super) fn of_two(
 
 /// The probabilities of two classes from one score of each row, which is that of the second class; the first
 /// one has this expression of it, or the opposite probability if the node computes probabilities.
-pub(super) fn paired(cx: &mut NodeContext<'_, '_>, scores: &Value, first: &str) -> Result<Value> {
+pub(super) fn paired(cx: &mut NodeContext<'_>, scores: &Value, first: &str) -> Result<Value> {
     let pair = match cx.text_or("post_transform", "NONE")? {
         "LOGISTIC" => ["sigmoid(-{})", "sigmoid({})"],
         // One score has nothing to be compared with.

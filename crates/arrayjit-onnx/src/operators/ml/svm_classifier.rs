@@ -22,7 +22,7 @@ use crate::{
 pub(in crate::operators) static OPERATORS: &[Operator] = &[ml("SVMClassifier", 1, classified)];
 
 /// The label that most decisions are for, and the probabilities of classes or, without any, the decisions.
-fn classified(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn classified(cx: &mut NodeContext<'_>) -> Lowered {
     let x = features(cx)?;
     let x = cx.cast(&x, DType::F32)?;
     let (rows, labels) = (x.shape()[0], labels(cx, "classlabels_ints")?);
@@ -69,12 +69,7 @@ fn pairs(classes: usize) -> Vec<(usize, usize)> {
 
 /// For each pair, the sum of kernels with the vectors of both classes: `[rows, pairs]`. A vector has a
 /// coefficient for each class but its own.
-fn summed(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    classes: usize,
-    pairs: &[(usize, usize)],
-) -> Result<Value> {
+fn summed(cx: &mut NodeContext<'_>, x: &Value, classes: usize, pairs: &[(usize, usize)]) -> Result<Value> {
     let counts = cx.ints("vectors_per_class")?.unwrap_or_default();
     if counts.is_empty() {
         return Err(OnnxError::Case("a classifier without support vectors".into()));
@@ -86,7 +81,7 @@ fn summed(
     };
     let count = counts.iter().try_fold(0usize, |sum, &count| sum.checked_add(count));
     let count = count.ok_or_else(OnnxError::overflow)?;
-    let floats = |cx: &NodeContext<'_, '_>, name, rows: usize, columns: usize| {
+    let floats = |cx: &NodeContext<'_>, name, rows: usize, columns: usize| {
         let found = numbers(cx, name)?;
         match rows.checked_mul(columns) == Some(found.len()) {
             true => Ok(found),
@@ -112,7 +107,7 @@ fn summed(
 }
 
 /// The factor and the offset of the sigmoid of each decision; none if the node has no probabilities.
-fn sigmoids(cx: &NodeContext<'_, '_>, pairs: usize) -> Result<Option<Vec<[f64; 2]>>> {
+fn sigmoids(cx: &NodeContext<'_>, pairs: usize) -> Result<Option<Vec<[f64; 2]>>> {
     let [factors, offsets] = [numbers(cx, "prob_a")?, numbers(cx, "prob_b")?];
     if factors.is_empty() {
         return Ok(None);

@@ -68,7 +68,7 @@ enum Aggregate {
 
 impl Ensemble {
     /// The numbers of the targets for each row of features.
-    fn evaluated(&self, cx: &mut NodeContext<'_, '_>, aggregate: Aggregate) -> Result<Value> {
+    fn evaluated(&self, cx: &mut NodeContext<'_>, aggregate: Aggregate) -> Result<Value> {
         let x = features(cx)?;
         let (width, dtype) = (x.shape()[1], x.dtype());
         let forest = Forest::of(&self.splits, self.leaves.len(), &self.roots, width, dtype)?;
@@ -134,7 +134,7 @@ impl Ensemble {
 }
 
 /// Finds the item of a list whose position an attribute has.
-fn chosen<T: Copy>(cx: &NodeContext<'_, '_>, name: &str, default: i64, all: &[T]) -> Result<T> {
+fn chosen<T: Copy>(cx: &NodeContext<'_>, name: &str, default: i64, all: &[T]) -> Result<T> {
     let at = usize::try_from(cx.int_or(name, default)?).ok();
     let found = at.and_then(|at| all.get(at)).copied();
     found.ok_or_else(|| OnnxError::attribute(name, format!("a number below {}", all.len())))
@@ -150,12 +150,12 @@ fn row(leaf: &[(usize, f64)], targets: usize, absent: f64) -> Vec<f64> {
 }
 
 /// Numbers of nodes on the device.
-fn integers(cx: &mut NodeContext<'_, '_>, name: &str, values: &[i64]) -> Result<Value> {
+fn integers(cx: &mut NodeContext<'_>, name: &str, values: &[i64]) -> Result<Value> {
     cx.table(name.into(), || ints_of(DType::I32, &[values.len()], values))
 }
 
 /// The features, and behind them the features with -inf in place of NaN.
-fn without_nan(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
+fn without_nan(cx: &mut NodeContext<'_>, x: &Value) -> Result<Value> {
     let mut extents = x.extents();
     let width = extents.0[1].dim;
     extents.0[1] = (2 * width).into();
@@ -168,7 +168,7 @@ fn without_nan(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
 }
 
 /// Adds the base values of the targets.
-fn based(cx: &mut NodeContext<'_, '_>, y: Value) -> Result<Value> {
+fn based(cx: &mut NodeContext<'_>, y: Value) -> Result<Value> {
     let base = weights(cx, "base_values")?;
     match base.len() {
         0 => Ok(y),
@@ -182,7 +182,7 @@ fn based(cx: &mut NodeContext<'_, '_>, y: Value) -> Result<Value> {
 
 /// The labels and the probabilities of the classes. If the leaves of a model of two classes have numbers for
 /// only one of them, a threshold decides; if that is the first one, the numbers mean the second one.
-fn classified(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn classified(cx: &mut NodeContext<'_>) -> Lowered {
     let labels = labels(cx, "classlabels_int64s")?;
     let model = Ensemble::listed(cx, "class", labels.len())?;
     let mut given = model.leaves.iter().flatten().map(|&(class, _)| class);
