@@ -2,7 +2,7 @@
 
 use arrayjit_tensor::Tensor;
 
-use crate::{config::Config, error::ModelError};
+use crate::{config::Config, error::Result};
 
 /// A function of elements.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(crate) enum Activation {
 
 impl Activation {
     /// The function that a key names.
-    pub(crate) fn read(config: &Config, key: &str) -> Result<Activation, ModelError> {
+    pub(crate) fn read(config: &Config, key: &str) -> Result<Activation> {
         let choices = [
             ("silu", Activation::Silu),
             ("gelu", Activation::Gelu),
@@ -26,7 +26,7 @@ impl Activation {
         config.choice(key, &choices)?.ok_or_else(|| config.misfit(key, "the name of a function"))
     }
 
-    pub(crate) fn apply(self, x: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn apply(self, x: &Tensor) -> Result<Tensor> {
         Ok(match self {
             Activation::Silu => x.silu(),
             Activation::Gelu => x.gelu(),

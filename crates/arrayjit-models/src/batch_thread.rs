@@ -9,7 +9,7 @@ use std::{
 use crate::{
     continuous_batch::{BatchEvent, ContinuousBatch, SequenceId},
     dialogue::Dialogue,
-    error::ModelError,
+    error::{ModelError, Result},
     generate::{FinishReason, Token},
     sampling::GenerateOptions,
 };
@@ -40,7 +40,7 @@ pub struct BatchThread {
 struct Job {
     prompt: Prompt,
     options: GenerateOptions,
-    client: Sender<Result<BatchAnswer, ModelError>>,
+    client: Sender<Result<BatchAnswer>>,
 }
 
 enum Prompt {
@@ -68,11 +68,7 @@ impl BatchThread {
     ///
     /// # Errors
     /// Fails like [`ContinuousBatch::submit`], or if an error of the device has ended the thread.
-    pub fn generate(
-        &self,
-        prompt: impl Into<String>,
-        options: GenerateOptions,
-    ) -> Result<BatchAnswer, ModelError> {
+    pub fn generate(&self, prompt: impl Into<String>, options: GenerateOptions) -> Result<BatchAnswer> {
         self.submit(Prompt::Text(prompt.into()), options)
     }
 
@@ -80,15 +76,11 @@ impl BatchThread {
     ///
     /// # Errors
     /// Fails like [`ContinuousBatch::submit_chat`], or if an error of the device has ended the thread.
-    pub fn chat(
-        &self,
-        dialogue: impl Into<Dialogue>,
-        options: GenerateOptions,
-    ) -> Result<BatchAnswer, ModelError> {
+    pub fn chat(&self, dialogue: impl Into<Dialogue>, options: GenerateOptions) -> Result<BatchAnswer> {
         self.submit(Prompt::Dialogue(dialogue.into()), options)
     }
 
-    fn submit(&self, prompt: Prompt, options: GenerateOptions) -> Result<BatchAnswer, ModelError> {
+    fn submit(&self, prompt: Prompt, options: GenerateOptions) -> Result<BatchAnswer> {
         let (client, answer) = mpsc::channel();
         self.jobs.send(Job { prompt, options, client }).map_err(ended)?;
         answer.recv().map_err(ended)?
@@ -108,9 +100,9 @@ impl BatchAnswer {
 }
 
 impl Iterator for BatchAnswer {
-    type Item = Result<Token, ModelError>;
+    type Item = Result<Token>;
 
-    fn next(&mut self) -> Option<Result<Token, ModelError>> {
+    fn next(&mut self) -> Option<Result<Token>> {
         if self.finish.is_some() || self.has_failed {
             return None;
         }
@@ -180,7 +172,7 @@ fn begin(
     batch: &mut ContinuousBatch,
     prompt: &Prompt,
     options: &GenerateOptions,
-) -> Result<(SequenceId, usize), ModelError> {
+) -> Result<(SequenceId, usize)> {
     let tokens = match prompt {
         Prompt::Text(text) => batch.model().tokens(text)?,
         Prompt::Dialogue(dialogue) => batch.model().chat_tokens(dialogue)?,

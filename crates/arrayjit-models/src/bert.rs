@@ -12,7 +12,7 @@ use crate::{
     activation::Activation,
     config::Config,
     decoder::architecture,
-    error::ModelError,
+    error::{ModelError, Result},
     layers::{Layer, Layers},
     loader::Loader,
     matrix::{Matrix, Projection},
@@ -39,7 +39,7 @@ pub(crate) struct BertConfig {
 }
 
 impl BertConfig {
-    pub(crate) fn read(config: &Config) -> Result<BertConfig, ModelError> {
+    pub(crate) fn read(config: &Config) -> Result<BertConfig> {
         let found = architecture(config);
         if !ARCHITECTURES.contains(&found.as_str()) {
             return Err(ModelError::Architecture { found, known: ARCHITECTURES });
@@ -107,7 +107,7 @@ struct BertLayer {
 }
 
 impl BertLayer {
-    fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<BertLayer, ModelError> {
+    fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<BertLayer> {
         let (size, hidden) = (config.size, config.hidden);
         let (attention, projections) =
             (loader.sub("attention").sub("output"), loader.sub("attention").sub("self"));
@@ -130,7 +130,7 @@ impl BertLayer {
 
     /// `[batch, tokens, size]` to the same shape; `lengths` has the number of tokens of each text. Rows
     /// behind a text are selected away: the product of a weight of 0 and a value that is not finite is NaN.
-    fn forward(&self, x: &Tensor, layer: &Layer<'_>, lengths: &Tensor) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>, lengths: &Tensor) -> Result<Tensor> {
         let (heads, size) = (self.heads, self.head_size);
         let text = format!(
             "scaled[b,h,i,c] := q[b,i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
@@ -163,7 +163,7 @@ pub(crate) struct Bert {
 }
 
 impl Bert {
-    pub(crate) fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<Bert, ModelError> {
+    pub(crate) fn new(loader: &Loader<'_>, config: &BertConfig) -> Result<Bert> {
         let body = loader.body(config.body);
         let (embeddings, layers) = (body.sub("embeddings"), body.sub("encoder").sub("layer"));
         let kinds = vec![(); config.layers];
@@ -180,7 +180,7 @@ impl Bert {
 
     /// Computes the vectors `[batch, tokens, size]` of tokens `[batch, tokens]`. A text has `lengths[batch]`
     /// tokens; the others of its row fill it up.
-    pub(crate) fn forward(&self, tokens: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn forward(&self, tokens: &Tensor, lengths: &Tensor) -> Result<Tensor> {
         let words = self.words.rows(tokens)?;
         let text =
             format!("y[b,i,c] := x[b,i,c] + p[i + {}, c] + t[0,c] where i < size(x, 1)", self.first_position);

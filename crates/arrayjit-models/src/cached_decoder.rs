@@ -4,7 +4,7 @@ use arrayjit_tensor::{DType, Executable, Graph, HostArray, ModelState};
 
 use crate::{
     decoder::{CacheSize, Decoder, TokenPlaces},
-    error::ModelError,
+    error::{ModelError, Result},
 };
 
 /// The most tokens of a prompt that a run reads.
@@ -43,7 +43,7 @@ impl CachedDecoder {
         state: &ModelState,
         vocabulary: usize,
         size: CacheSize,
-    ) -> Result<CachedDecoder, ModelError> {
+    ) -> Result<CachedDecoder> {
         let slots = size.slots;
         let chunk = || TokenPlaces::Chunk { slots };
         let one = Graph::new();
@@ -68,7 +68,7 @@ impl CachedDecoder {
     }
 
     /// Rejects a text that the decoder does not take.
-    pub(crate) fn check(&self, text: &[u32]) -> Result<(), ModelError> {
+    pub(crate) fn check(&self, text: &[u32]) -> Result<()> {
         let (tokens, context, vocabulary) = (text.len(), self.size.context, self.vocabulary);
         if tokens == 0 {
             return Err(ModelError::EmptyPrompt);
@@ -100,7 +100,7 @@ impl CachedDecoder {
 
     /// Reads the next tokens of a text which a slot was [made ready](CachedDecoder::start) for, up to a chunk.
     /// Returns the logits behind the text if all of it is read.
-    pub(crate) fn read_chunk(&mut self, slot: usize, text: &[u32]) -> Result<Option<Vec<f32>>, ModelError> {
+    pub(crate) fn read_chunk(&mut self, slot: usize, text: &[u32]) -> Result<Option<Vec<f32>>> {
         let start = self.cached[slot].len();
         let tokens = &text[start..text.len().min(start + self.size.chunk)];
         let routine = if tokens.len() == 1 { &self.one } else { &self.chunk };
@@ -115,7 +115,7 @@ impl CachedDecoder {
     }
 
     /// The logits behind a text in a slot.
-    pub(crate) fn logits(&mut self, slot: usize, text: &[u32]) -> Result<Vec<f32>, ModelError> {
+    pub(crate) fn logits(&mut self, slot: usize, text: &[u32]) -> Result<Vec<f32>> {
         self.start(slot, text);
         loop {
             if let Some(logits) = self.read_chunk(slot, text)? {
@@ -125,7 +125,7 @@ impl CachedDecoder {
     }
 
     /// Adds a token to each of several sequences of different slots. Returns the logits behind each.
-    pub(crate) fn step(&mut self, tokens: &[NextToken]) -> Result<Vec<Vec<f32>>, ModelError> {
+    pub(crate) fn step(&mut self, tokens: &[NextToken]) -> Result<Vec<Vec<f32>>> {
         let used = tokens.iter().map(|next| next.slot + 1).max().unwrap_or_default();
         let step = self.steps.iter().find(|step| used <= step.rows && tokens.len() > 1);
         let Some(&StepRoutine { rows, ref routine }) = step else {
@@ -151,14 +151,14 @@ impl CachedDecoder {
     }
 
     /// Adds a token to a sequence.
-    fn add(&mut self, NextToken { slot, token }: NextToken) -> Result<Vec<f32>, ModelError> {
+    fn add(&mut self, NextToken { slot, token }: NextToken) -> Result<Vec<f32>> {
         let text = [self.cached[slot].as_slice(), &[token]].concat();
         self.logits(slot, &text)
     }
 }
 
 impl StepRoutine {
-    fn compile(decoder: &dyn Decoder, state: &ModelState, rows: usize) -> Result<StepRoutine, ModelError> {
+    fn compile(decoder: &dyn Decoder, state: &ModelState, rows: usize) -> Result<StepRoutine> {
         let graph = Graph::new();
         let tokens = graph.input("tokens", [rows], DType::I32)?;
         let positions = graph.input("positions", [rows], DType::I32)?;
@@ -174,7 +174,7 @@ fn step_rows(slots: usize) -> impl Iterator<Item = usize> {
     powers.chain((slots > 1).then_some(slots))
 }
 
-fn integers(values: &[u32]) -> Result<HostArray, ModelError> {
+fn integers(values: &[u32]) -> Result<HostArray> {
     let values: Vec<i32> = values.iter().map(|&value| value as i32).collect();
     Ok(HostArray::from_slice(&values, [values.len()])?)
 }

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use crate::{
     config::Config,
     dialogue::Dialogue,
-    error::{InFile, ModelError, format_error},
+    error::{InFile, ModelError, Result, format_error},
 };
 
 /// A rendering takes about one unit for each instruction and for 64 bytes of values.
@@ -38,7 +38,7 @@ impl ChatTemplate {
 
     /// Reads `chat_template.jinja`, or else `chat_template` of `tokenizer_config.json`. Returns the text of
     /// the token that ends a message too, if the files name it.
-    pub(crate) fn of_folder(folder: &Path) -> Result<(Option<ChatTemplate>, Option<String>), ModelError> {
+    pub(crate) fn of_folder(folder: &Path) -> Result<(Option<ChatTemplate>, Option<String>)> {
         let path = folder.join("tokenizer_config.json");
         let config = Config::read_optional(&path)?;
         let marks = marks(&config);
@@ -57,7 +57,7 @@ impl ChatTemplate {
     }
 
     /// The text of a dialogue, up to the beginning of an answer.
-    pub(crate) fn render(&self, dialogue: &Dialogue) -> Result<String, ModelError> {
+    pub(crate) fn render(&self, dialogue: &Dialogue) -> Result<String> {
         let mut values: BTreeMap<&str, Value> =
             self.marks.iter().map(|(name, text)| (name.as_str(), Value::from(text))).collect();
         values.insert("messages", dialogue.template_messages());
@@ -82,7 +82,7 @@ fn marks(config: &Config) -> Vec<(String, String)> {
 }
 
 /// The template of a file; none if there is no such file.
-fn read_source(path: &Path) -> Result<Option<String>, ModelError> {
+fn read_source(path: &Path) -> Result<Option<String>> {
     if !path.exists() {
         return Ok(None);
     }
@@ -100,7 +100,7 @@ fn read_source(path: &Path) -> Result<Option<String>, ModelError> {
 type Sources = (Option<String>, Option<String>);
 
 /// Reads `chat_template`: a text, or a list whose entries `default` and `tool_use` are taken.
-fn configured_sources(config: &Config) -> Result<Sources, ModelError> {
+fn configured_sources(config: &Config) -> Result<Sources> {
     let named = |list: &[Json], name: &str| {
         let template = list.iter().find(|template| template["name"] == name);
         template.and_then(|template| template["template"].as_str()).map(str::to_owned)

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, path::Path};
 use crate::{
     cached_decoder::NextToken,
     dialogue::Dialogue,
-    error::ModelError,
+    error::{ModelError, Result},
     generate::{Continuation, FinishReason, Token},
     language_model::{LanguageModel, LoadOptions},
     sampling::GenerateOptions,
@@ -88,11 +88,7 @@ impl ContinuousBatch {
     ///
     /// # Errors
     /// No places or more than 1,024, or an error of [`LanguageModel::load_with`].
-    pub fn load(
-        path: impl AsRef<Path>,
-        places: usize,
-        options: &LoadOptions,
-    ) -> Result<ContinuousBatch, ModelError> {
+    pub fn load(path: impl AsRef<Path>, places: usize, options: &LoadOptions) -> Result<ContinuousBatch> {
         if !(1..=MAX_PLACES).contains(&places) {
             let expected = "from 1 to 1024";
             return Err(ModelError::Option { option: "places", found: places.to_string(), expected });
@@ -111,7 +107,7 @@ impl ContinuousBatch {
     ///
     /// # Errors
     /// Fails like [`LanguageModel::generate`]; other sequences are not affected.
-    pub fn submit(&mut self, prompt: &str, options: &GenerateOptions) -> Result<SequenceId, ModelError> {
+    pub fn submit(&mut self, prompt: &str, options: &GenerateOptions) -> Result<SequenceId> {
         self.submit_tokens(self.model.tokens(prompt)?, options)
     }
 
@@ -123,7 +119,7 @@ impl ContinuousBatch {
         &mut self,
         dialogue: impl Into<Dialogue>,
         options: &GenerateOptions,
-    ) -> Result<SequenceId, ModelError> {
+    ) -> Result<SequenceId> {
         self.submit_tokens(self.model.chat_tokens(dialogue)?, options)
     }
 
@@ -131,11 +127,7 @@ impl ContinuousBatch {
     ///
     /// # Errors
     /// Fails like [`submit`](ContinuousBatch::submit).
-    pub fn submit_tokens(
-        &mut self,
-        prompt: Vec<u32>,
-        options: &GenerateOptions,
-    ) -> Result<SequenceId, ModelError> {
+    pub fn submit_tokens(&mut self, prompt: Vec<u32>, options: &GenerateOptions) -> Result<SequenceId> {
         self.model.decoder.check(&prompt)?;
         let continuation = Continuation::new(prompt, options, self.model.context())?;
         let id = SequenceId(self.submitted);
@@ -172,7 +164,7 @@ impl ContinuousBatch {
     ///
     /// # Errors
     /// An error of the device. No token is lost: a further step tries again, and returns all events.
-    pub fn step(&mut self) -> Result<Vec<BatchEvent>, ModelError> {
+    pub fn step(&mut self) -> Result<Vec<BatchEvent>> {
         self.admit();
         self.decode()?;
         self.prefill()?;
@@ -205,7 +197,7 @@ impl ContinuousBatch {
     }
 
     /// Computes a token of all sequences that have one unread token.
-    fn decode(&mut self) -> Result<(), ModelError> {
+    fn decode(&mut self) -> Result<()> {
         let next = |(slot, _, unread): (usize, SequenceId, &[u32])| match unread {
             &[token] => Some(NextToken { slot, token }),
             _ => None,
@@ -219,7 +211,7 @@ impl ContinuousBatch {
     }
 
     /// Reads a chunk of the oldest prompt that has more than one unread token.
-    fn prefill(&mut self) -> Result<(), ModelError> {
+    fn prefill(&mut self) -> Result<()> {
         let prompts = self.unread().filter(|(_, _, unread)| unread.len() > 1);
         let Some((slot, ..)) = prompts.min_by_key(|(_, id, _)| *id) else { return Ok(()) };
         let Some(sequence) = &self.slots[slot] else { return Ok(()) };

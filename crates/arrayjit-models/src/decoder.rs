@@ -13,7 +13,7 @@ use arrayjit_tensor::{Parameter, Tensor, TensorOperand};
 
 use crate::{
     config::Config,
-    error::ModelError,
+    error::{ModelError, Result},
     loader::Loader,
     matrix::{Matrix, Projection},
 };
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) trait Decoder {
     /// The logits of the tokens behind `tokens`, of shape `[n]`: `[vocabulary]` behind the last token of a
     /// chunk, or `[n, vocabulary]` behind a token of each sequence.
-    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError>;
+    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor>;
 }
 
 /// The sizes of a decoder that its caller needs.
@@ -57,7 +57,7 @@ impl TokenPlaces {
     }
 
     /// Adds to the vectors `[n, size]` of tokens the rows of a table that belong to their positions.
-    pub(crate) fn add_positions(&self, x: &Tensor, table: &Parameter) -> Result<Tensor, ModelError> {
+    pub(crate) fn add_positions(&self, x: &Tensor, table: &Parameter) -> Result<Tensor> {
         let mut inputs: Vec<(&str, &dyn TensorOperand)> = vec![("x", x), ("p", table)];
         inputs.extend(self.operands());
         let text = format!("y[i,c] := x[i,c] + p[{}, c]", self.position());
@@ -111,7 +111,7 @@ pub(crate) enum DecoderConfig {
 
 impl DecoderConfig {
     /// Reads `config.json`.
-    pub(crate) fn read(config: &Config) -> Result<DecoderConfig, ModelError> {
+    pub(crate) fn read(config: &Config) -> Result<DecoderConfig> {
         let found = architecture(config);
         match llama::Family::of_architecture(&found) {
             Some(family) => Ok(DecoderConfig::Llama(Box::new(llama::LlamaConfig::read(config, family)?))),
@@ -127,7 +127,7 @@ impl DecoderConfig {
         }
     }
 
-    pub(crate) fn build(&self, loader: &Loader<'_>, size: CacheSize) -> Result<Box<dyn Decoder>, ModelError> {
+    pub(crate) fn build(&self, loader: &Loader<'_>, size: CacheSize) -> Result<Box<dyn Decoder>> {
         Ok(match self {
             DecoderConfig::Gpt2(config) => Box::new(gpt2::Gpt2::new(loader, config, size)?),
             DecoderConfig::Llama(config) => Box::new(llama::Llama::new(loader, config, size)?),
@@ -142,7 +142,7 @@ pub(crate) fn architecture(config: &Config) -> String {
 }
 
 /// The logits of rows `[n, size]`, or of the last row of a chunk.
-pub(crate) fn head(x: &Tensor, matrix: &Matrix, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+pub(crate) fn head(x: &Tensor, matrix: &Matrix, places: &TokenPlaces) -> Result<Tensor> {
     let projection = Projection { matrix: matrix.clone(), bias: None, module: "head".into() };
     match places {
         TokenPlaces::Chunk { .. } => {

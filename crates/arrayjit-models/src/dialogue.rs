@@ -5,7 +5,7 @@ use std::str::FromStr;
 use minijinja::{Value, value::Serde};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::error::ModelError;
+use crate::error::{ModelError, Result};
 
 /// Messages, and the tools that the model may call.
 ///
@@ -94,7 +94,7 @@ fn text_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D:
 impl FromStr for JsonValue {
     type Err = ModelError;
 
-    fn from_str(text: &str) -> Result<JsonValue, ModelError> {
+    fn from_str(text: &str) -> Result<JsonValue> {
         Ok(serde_json::from_str(text)?)
     }
 }

@@ -12,7 +12,7 @@ use arrayjit_tensor::{Backend, DType, Executable, Graph, HostArray, ModelState, 
 use crate::{
     bert::{Bert, BertConfig},
     config::Config,
-    error::{InFile, ModelError},
+    error::{InFile, ModelError, Result},
     language_model::WeightStorage,
     loader::Loader,
     pooling::SentencePooling,
@@ -63,7 +63,7 @@ impl EmbeddingModel {
     /// # Errors
     /// A file that is missing or contradicts itself, an architecture that the crate does not have, missing
     /// tensors, or an error of the device.
-    pub fn load(folder: impl AsRef<Path>) -> Result<EmbeddingModel, ModelError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<EmbeddingModel> {
         let backend = Backend::open("multicore").map_err(TensorError::from)?;
         EmbeddingModel::load_on(&backend, folder)
     }
@@ -72,7 +72,7 @@ impl EmbeddingModel {
     ///
     /// # Errors
     /// Fails like [`load`](EmbeddingModel::load).
-    pub fn load_on(backend: &Backend, folder: impl AsRef<Path>) -> Result<EmbeddingModel, ModelError> {
+    pub fn load_on(backend: &Backend, folder: impl AsRef<Path>) -> Result<EmbeddingModel> {
         let folder = folder.as_ref();
         let config_path = folder.join("config.json");
         let config = BertConfig::read(&Config::read(&config_path)?).in_file(&config_path)?;
@@ -114,7 +114,7 @@ impl EmbeddingModel {
     ///
     /// # Errors
     /// A text that the tokenizer does not take, a tokenizer of another model, or an error of the device.
-    pub fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ModelError> {
+    pub fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let tokens = texts.iter().map(|text| self.tokens(text)).collect::<Result<Vec<_>, _>>()?;
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&at| tokens[at].len());
@@ -135,7 +135,7 @@ impl EmbeddingModel {
     ///
     /// # Errors
     /// A text that the tokenizer does not take, or a tokenizer of another model.
-    pub fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+    pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
         let tokens = self.tokenizer.encode(text, true)?;
         match tokens.iter().find(|&&token| token as usize >= self.vocabulary) {
             Some(&token) => Err(ModelError::Token { token, vocabulary: self.vocabulary }),
@@ -150,7 +150,7 @@ impl EmbeddingModel {
     }
 
     /// The vectors `[texts, size]` of tokens.
-    fn run(&self, texts: &[&[u32]]) -> Result<HostArray, ModelError> {
+    fn run(&self, texts: &[&[u32]]) -> Result<HostArray> {
         let longest = texts.iter().map(|tokens| tokens.len()).max().unwrap_or_default();
         let mut padded = HostArray::zeros(DType::I32, [texts.len(), longest])?;
         for (row, tokens) in padded.as_mut_slice::<i32>()?.chunks_mut(longest).zip(texts) {
@@ -164,7 +164,7 @@ impl EmbeddingModel {
     }
 
     /// The routine for texts up to a length, compiled when it is first needed.
-    fn routine(&self, bound: usize) -> Result<Arc<Executable>, ModelError> {
+    fn routine(&self, bound: usize) -> Result<Arc<Executable>> {
         let mut routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(routine) = routines.get(&bound) {
             return Ok(routine.clone());

@@ -8,6 +8,9 @@ use std::{
 use arrayjit_tensor::TensorError;
 use tnode::TensorNodeError;
 
+/// The result of loading and running models.
+pub(crate) type Result<T, E = ModelError> = std::result::Result<T, E>;
+
 /// The reason why a model cannot be loaded or run: the file, tensor, key of the configuration or option, the
 /// expected value, and the value found.
 #[derive(thiserror::Error)]
@@ -110,11 +113,11 @@ impl ModelError {
 
 /// Attaches a path to the errors of a result.
 pub(crate) trait InFile<T> {
-    fn in_file(self, path: &Path) -> Result<T, ModelError>;
+    fn in_file(self, path: &Path) -> Result<T>;
 }
 
 impl<T, E: Into<ModelError>> InFile<T> for Result<T, E> {
-    fn in_file(self, path: &Path) -> Result<T, ModelError> {
+    fn in_file(self, path: &Path) -> Result<T> {
         self.map_err(|error| error.into().in_file(path))
     }
 }

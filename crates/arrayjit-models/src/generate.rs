@@ -1,7 +1,7 @@
 //! The continuation of a prompt, token by token.
 
 use crate::{
-    error::ModelError,
+    error::Result,
     language_model::LanguageModel,
     sampling::{GenerateOptions, Sampler},
     text_tokenizer::TextStream,
@@ -42,11 +42,7 @@ pub(crate) struct Continuation {
 
 impl Continuation {
     /// A prompt of at most `context` tokens.
-    pub(crate) fn new(
-        prompt: Vec<u32>,
-        options: &GenerateOptions,
-        context: usize,
-    ) -> Result<Continuation, ModelError> {
+    pub(crate) fn new(prompt: Vec<u32>, options: &GenerateOptions, context: usize) -> Result<Continuation> {
         options.check()?;
         let is_full = options.max_tokens == 0 || prompt.len() >= context;
         Ok(Continuation {
@@ -70,7 +66,7 @@ impl Continuation {
     }
 
     /// Adds the token that is chosen by the logits behind the text.
-    pub(crate) fn extend(&mut self, model: &LanguageModel, logits: Vec<f32>) -> Result<Token, ModelError> {
+    pub(crate) fn extend(&mut self, model: &LanguageModel, logits: Vec<f32>) -> Result<Token> {
         let id = self.sampler.choose(logits, &self.text);
         self.text.push(id);
         self.left -= 1;
@@ -118,7 +114,7 @@ impl<'m> Generation<'m> {
         model: &'m mut LanguageModel,
         prompt: Vec<u32>,
         options: &GenerateOptions,
-    ) -> Result<Generation<'m>, ModelError> {
+    ) -> Result<Generation<'m>> {
         let continuation = Continuation::new(prompt, options, model.context())?;
         Ok(Generation { model, continuation, has_failed: false })
     }
@@ -130,9 +126,9 @@ impl<'m> Generation<'m> {
 }
 
 impl Iterator for Generation<'_> {
-    type Item = Result<Token, ModelError>;
+    type Item = Result<Token>;
 
-    fn next(&mut self) -> Option<Result<Token, ModelError>> {
+    fn next(&mut self) -> Option<Result<Token>> {
         if self.has_failed || self.finish().is_some() {
             return None;
         }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::{
     config::Config,
-    error::{InFile, ModelError},
+    error::{InFile, Result},
     language_model::Vocabulary,
     weights::Weights,
 };
@@ -24,14 +24,14 @@ pub(crate) struct GgufModel {
 }
 
 /// Reads the header of a file.
-pub(crate) fn read(path: &Path) -> Result<GgufModel, ModelError> {
+pub(crate) fn read(path: &Path) -> Result<GgufModel> {
     let file = reader::read(path)?;
     let (config, weights) = names::translated(&file.metadata, file.weights).in_file(path)?;
     Ok(GgufModel { config, weights, metadata: file.metadata })
 }
 
 impl GgufModel {
-    pub(crate) fn vocabulary(&self) -> Result<Vocabulary, ModelError> {
+    pub(crate) fn vocabulary(&self) -> Result<Vocabulary> {
         let tokenizer = vocabulary::tokenizer(&self.metadata)?;
         let ends = vocabulary::ends(&self.metadata, &tokenizer)?;
         Ok(Vocabulary { template: vocabulary::chat_template(&self.metadata)?, tokenizer, ends })

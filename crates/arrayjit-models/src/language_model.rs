@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     decoder::{CacheSize, DecoderConfig},
     dialogue::Dialogue,
-    error::{InFile, ModelError},
+    error::{InFile, ModelError, Result},
     generate::Generation,
     gguf,
     loader::Loader,
@@ -72,7 +72,7 @@ pub(crate) struct Vocabulary {
 }
 
 impl Vocabulary {
-    fn of_folder(folder: &Path, config: &Config) -> Result<Vocabulary, ModelError> {
+    fn of_folder(folder: &Path, config: &Config) -> Result<Vocabulary> {
         let generation_path = folder.join("generation_config.json");
         let mut ends = config.tokens("eos_token_id")?;
         ends.extend(
@@ -93,7 +93,7 @@ impl LanguageModel {
     /// # Errors
     /// A file that is missing or contradicts itself, an architecture that the crate does not have, missing
     /// tensors, or an error of the device.
-    pub fn load(path: impl AsRef<Path>) -> Result<LanguageModel, ModelError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<LanguageModel> {
         LanguageModel::load_with(path, &LoadOptions::default())
     }
 
@@ -101,16 +101,12 @@ impl LanguageModel {
     ///
     /// # Errors
     /// Fails like [`load`](LanguageModel::load), or if the model was made for shorter texts than the context.
-    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<LanguageModel, ModelError> {
+    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<LanguageModel> {
         LanguageModel::load_for(path.as_ref(), options, 1)
     }
 
     /// Loads a model with the keys and values of `slots` sequences.
-    pub(crate) fn load_for(
-        path: &Path,
-        options: &LoadOptions,
-        slots: usize,
-    ) -> Result<LanguageModel, ModelError> {
+    pub(crate) fn load_for(path: &Path, options: &LoadOptions, slots: usize) -> Result<LanguageModel> {
         let decoder = |config: &Config, weights: &Weights| {
             LanguageModel::compiled(config, weights, options, slots).in_file(path)
         };
@@ -131,7 +127,7 @@ impl LanguageModel {
         weights: &Weights,
         options: &LoadOptions,
         slots: usize,
-    ) -> Result<CachedDecoder, ModelError> {
+    ) -> Result<CachedDecoder> {
         let backend = match &options.backend {
             Some(backend) => backend.clone(),
             None => Backend::open("multicore").map_err(arrayjit_tensor::TensorError::from)?,
@@ -159,7 +155,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// A text that the tokenizer does not take.
-    pub fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+    pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
         self.vocabulary.tokenizer.encode(text, true)
     }
 
@@ -168,7 +164,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// A text that the tokenizer does not take.
-    pub fn tokens_of_template(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+    pub fn tokens_of_template(&self, text: &str) -> Result<Vec<u32>> {
         self.vocabulary.tokenizer.encode(text, false)
     }
 
@@ -176,11 +172,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// An option that is out of range; a prompt without tokens, or with more than the context has.
-    pub fn generate(
-        &mut self,
-        prompt: &str,
-        options: &GenerateOptions,
-    ) -> Result<Generation<'_>, ModelError> {
+    pub fn generate(&mut self, prompt: &str, options: &GenerateOptions) -> Result<Generation<'_>> {
         let tokens = self.tokens(prompt)?;
         self.generate_from(tokens, options)
     }
@@ -208,7 +200,7 @@ impl LanguageModel {
         &mut self,
         dialogue: impl Into<Dialogue>,
         options: &GenerateOptions,
-    ) -> Result<Generation<'_>, ModelError> {
+    ) -> Result<Generation<'_>> {
         let tokens = self.chat_tokens(dialogue)?;
         self.generate_from(tokens, options)
     }
@@ -217,7 +209,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// A model without a chat template, or one that is wrong or rejects the messages.
-    pub fn chat_text(&self, dialogue: impl Into<Dialogue>) -> Result<String, ModelError> {
+    pub fn chat_text(&self, dialogue: impl Into<Dialogue>) -> Result<String> {
         self.vocabulary.template.as_ref().ok_or(ModelError::NoChatTemplate)?.render(&dialogue.into())
     }
 
@@ -225,7 +217,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// Fails like [`chat_text`](LanguageModel::chat_text), or for a text that the tokenizer does not take.
-    pub fn chat_tokens(&self, dialogue: impl Into<Dialogue>) -> Result<Vec<u32>, ModelError> {
+    pub fn chat_tokens(&self, dialogue: impl Into<Dialogue>) -> Result<Vec<u32>> {
         self.tokens_of_template(&self.chat_text(dialogue)?)
     }
 
@@ -233,11 +225,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// Fails like [`generate`](LanguageModel::generate).
-    pub fn generate_from(
-        &mut self,
-        prompt: Vec<u32>,
-        options: &GenerateOptions,
-    ) -> Result<Generation<'_>, ModelError> {
+    pub fn generate_from(&mut self, prompt: Vec<u32>, options: &GenerateOptions) -> Result<Generation<'_>> {
         self.decoder.check(&prompt)?;
         Generation::new(self, prompt, options)
     }
@@ -247,7 +235,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// No tokens, more than the context has, or one outside of the vocabulary; an error of the device.
-    pub fn logits(&mut self, text: &[u32]) -> Result<Vec<f32>, ModelError> {
+    pub fn logits(&mut self, text: &[u32]) -> Result<Vec<f32>> {
         self.decoder.check(text)?;
         self.decoder.logits(0, text)
     }

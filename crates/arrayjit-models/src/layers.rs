@@ -14,7 +14,11 @@ use arrayjit_tensor::{
     nn::{LayerNorm, RmsNorm},
 };
 
-use crate::{error::ModelError, loader::Loader, matrix::Projection};
+use crate::{
+    error::{ModelError, Result},
+    loader::Loader,
+    matrix::Projection,
+};
 
 /// The layers of a model, each a `B` whose parameters belong to all repetitions of the layer.
 pub(crate) struct Layers<B>(Vec<LayerLoop<B>>);
@@ -34,8 +38,8 @@ impl<B> Layers<B> {
     pub(crate) fn new<K: PartialEq>(
         loader: &Loader<'_>,
         kinds: &[K],
-        make: impl Fn(&Loader<'_>, &K) -> Result<B, ModelError>,
-    ) -> Result<Layers<B>, ModelError> {
+        make: impl Fn(&Loader<'_>, &K) -> Result<B>,
+    ) -> Result<Layers<B>> {
         let kinds: Vec<_> =
             kinds.iter().enumerate().map(|(at, kind)| (kind, loader.sub(at).encodings())).collect();
         let of_loop = |Repetition { first, period, steps }: Repetition| {
@@ -54,8 +58,8 @@ impl<B> Layers<B> {
     pub(crate) fn forward(
         &self,
         x: &Tensor,
-        apply: impl Fn(&B, &Tensor, &Layer<'_>) -> Result<Tensor, ModelError>,
-    ) -> Result<Tensor, ModelError> {
+        apply: impl Fn(&B, &Tensor, &Layer<'_>) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         let mut x = x.clone();
         for of_loop in &self.0 {
             let carried = of_loop.run(x.graph(), &[Argument::Tensor(&x)], |layer, place, carried| {
@@ -68,11 +72,7 @@ impl<B> Layers<B> {
     }
 
     /// Calls a function in the loop of each layer.
-    pub(crate) fn each(
-        &self,
-        graph: &Graph,
-        apply: impl Fn(&B, &Layer<'_>) -> Result<(), ModelError>,
-    ) -> Result<(), ModelError> {
+    pub(crate) fn each(&self, graph: &Graph, apply: impl Fn(&B, &Layer<'_>) -> Result<()>) -> Result<()> {
         self.0
             .iter()
             .try_for_each(|of_loop| of_loop.run(graph, &[], |layer, place, _| apply(layer, place)).map(drop))
@@ -85,8 +85,8 @@ impl<B> LayerLoop<B> {
         &self,
         graph: &Graph,
         initial: &[Argument<'_>],
-        mut apply: impl FnMut(&B, &Layer<'_>, &mut Vec<Tensor>) -> Result<(), ModelError>,
-    ) -> Result<Vec<Tensor>, ModelError> {
+        mut apply: impl FnMut(&B, &Layer<'_>, &mut Vec<Tensor>) -> Result<()>,
+    ) -> Result<Vec<Tensor>> {
         let scan = graph.scan(self.steps).symbol("layer");
         let (last, _) = scan.run_all::<ModelError>(false, initial, |step, mut carried| {
             self.layers.iter().try_for_each(|layer| apply(layer, &Layer(step), &mut carried))?;
@@ -101,23 +101,23 @@ impl Layer<'_> {
     pub(crate) const NUMBER: &'static str = "@layer";
 
     /// The part of a parameter that belongs to the layer.
-    pub(crate) fn part(&self, parameter: &Parameter) -> Result<Tensor, ModelError> {
+    pub(crate) fn part(&self, parameter: &Parameter) -> Result<Tensor> {
         Ok(self.0.slice(parameter, 0)?)
     }
 
     /// The linear map of the layer.
-    pub(crate) fn linear(&self, projection: &Projection, x: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn linear(&self, projection: &Projection, x: &Tensor) -> Result<Tensor> {
         projection.parts(|parameter| self.part(parameter))?.forward(x)
     }
 
     /// The normalization of the layer.
-    pub(crate) fn rms_norm(&self, norm: &RmsNorm, x: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn rms_norm(&self, norm: &RmsNorm, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(norm.weight.module());
         Ok(x.rms_norm(&self.part(&norm.weight)?, norm.eps)?)
     }
 
     /// The normalization of the layer.
-    pub(crate) fn layer_norm(&self, norm: &LayerNorm, x: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn layer_norm(&self, norm: &LayerNorm, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(norm.weight.module());
         Ok(x.layer_norm(&self.part(&norm.weight)?, &self.part(&norm.bias)?, norm.eps)?)
     }

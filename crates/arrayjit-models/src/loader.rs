@@ -9,7 +9,7 @@ use arrayjit_tensor::{
 
 use crate::{
     encoding::Encoding,
-    error::ModelError,
+    error::{ModelError, Result},
     language_model::WeightStorage,
     matrix::{Matrix, Projection},
     weights::Weights,
@@ -50,13 +50,13 @@ impl<'w> Loader<'w> {
     ///
     /// # Errors
     /// Tensors that were missing.
-    pub(crate) fn finish(self) -> Result<Params, ModelError> {
+    pub(crate) fn finish(self) -> Result<Params> {
         self.check()?;
         Ok(self.params)
     }
 
     /// Fails if a tensor was missing. Sizes that tensors confirm are bounded by the files.
-    pub(crate) fn check(&self) -> Result<(), ModelError> {
+    pub(crate) fn check(&self) -> Result<()> {
         let tensors = self.missing.take();
         if tensors.is_empty() { Ok(()) } else { Err(ModelError::Missing { tensors }) }
     }
@@ -121,7 +121,7 @@ impl<'w> Loader<'w> {
     }
 
     /// The names of a tensor in the files, which have this shape; none if one is missing.
-    fn found(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<String>>, ModelError> {
+    fn found(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<String>>> {
         let names = self.tensors(name);
         let mut is_complete = true;
         for name in &names {
@@ -141,7 +141,7 @@ impl<'w> Loader<'w> {
     }
 
     /// The values of tensors in the order of the files, as floats of this type in an array of this shape.
-    fn floats(&self, tensors: &[String], shape: &[usize], dtype: DType) -> Result<HostArray, ModelError> {
+    fn floats(&self, tensors: &[String], shape: &[usize], dtype: DType) -> Result<HostArray> {
         let mut values = HostArray::zeros(dtype, self.shape(shape))?;
         self.weights.read_floats(tensors, &mut values)?;
         Ok(values)
@@ -153,8 +153,8 @@ impl<'w> Loader<'w> {
         name: &str,
         stored: &[usize],
         shape: &[usize],
-        change: impl FnOnce(HostArray) -> Result<HostArray, ModelError>,
-    ) -> Result<Parameter, ModelError> {
+        change: impl FnOnce(HostArray) -> Result<HostArray>,
+    ) -> Result<Parameter> {
         let init = match self.found(name, stored)? {
             Some(tensors) => Init::Shared(Arc::new(change(self.floats(&tensors, stored, DType::F32)?)?)),
             None => Init::ZEROS,
@@ -162,23 +162,23 @@ impl<'w> Loader<'w> {
         Ok(self.params.buffer(name, self.shape(shape), init)?)
     }
 
-    pub(crate) fn parameter(&self, name: &str, shape: &[usize]) -> Result<Parameter, ModelError> {
+    pub(crate) fn parameter(&self, name: &str, shape: &[usize]) -> Result<Parameter> {
         self.changed(name, shape, shape, Ok)
     }
 
     /// An array that does not come from the files.
-    pub(crate) fn constant(&self, name: &str, values: HostArray) -> Result<Parameter, ModelError> {
+    pub(crate) fn constant(&self, name: &str, values: HostArray) -> Result<Parameter> {
         let (params, shape) = (self.params.with_dtype(values.dtype()), values.dims().to_vec());
         Ok(params.buffer(name, shape, Init::Shared(Arc::new(values)))?)
     }
 
     /// An array that runs write.
-    pub(crate) fn buffer(&self, name: &str, shape: &[usize]) -> Result<Parameter, ModelError> {
+    pub(crate) fn buffer(&self, name: &str, shape: &[usize]) -> Result<Parameter> {
         Ok(self.params.buffer(name, self.shape(shape), Init::ZEROS)?)
     }
 
     /// A matrix, stored as the options say.
-    pub(crate) fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2]) -> Result<Matrix, ModelError> {
+    pub(crate) fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2]) -> Result<Matrix> {
         let shape = [outputs, inputs];
         let Some(tensors) = self.found(name, &shape)? else { return self.dense(name, shape, None) };
         match (self.storage, self.weights.encoding(&tensors[0])) {
@@ -198,7 +198,7 @@ impl<'w> Loader<'w> {
         tensors: &[String],
         blocks: BlockFormat,
         shape: [usize; 2],
-    ) -> Result<Matrix, ModelError> {
+    ) -> Result<Matrix> {
         let format = QuantizedFormat::of_blocks(blocks, shape)?;
         let zeros =
             format.arrays().into_iter().map(|array| HostArray::zeros(array.dtype, self.shape(&array.shape)));
@@ -218,37 +218,26 @@ impl<'w> Loader<'w> {
         }
     }
 
-    fn dense(&self, name: &str, shape: [usize; 2], values: Option<HostArray>) -> Result<Matrix, ModelError> {
+    fn dense(&self, name: &str, shape: [usize; 2], values: Option<HostArray>) -> Result<Matrix> {
         Ok(Matrix::Dense(match values {
             Some(values) => self.constant(name, values)?,
             None => self.buffer(name, &shape)?,
         }))
     }
 
-    pub(crate) fn linear(
-        &self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-        bias: bool,
-    ) -> Result<Projection, ModelError> {
+    pub(crate) fn linear(&self, name: &str, inputs: usize, outputs: usize, bias: bool) -> Result<Projection> {
         let loader = self.sub(name);
         let matrix = loader.matrix("weight", [outputs, inputs])?;
         loader.projection(matrix, bias.then_some(outputs))
     }
 
-    fn projection(&self, matrix: Matrix, bias: Option<usize>) -> Result<Projection, ModelError> {
+    fn projection(&self, matrix: Matrix, bias: Option<usize>) -> Result<Projection> {
         let bias = bias.map(|outputs| self.parameter("bias", &[outputs])).transpose()?;
         Ok(Projection { matrix, bias, module: self.params.path().to_owned() })
     }
 
     /// A linear map with a bias whose weight is stored as `[inputs, outputs]`.
-    pub(crate) fn transposed_linear(
-        &self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-    ) -> Result<Projection, ModelError> {
+    pub(crate) fn transposed_linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Projection> {
         let loader = self.sub(name);
         let stored = [inputs, outputs];
         let values = loader.found("weight", &stored)?.map(|tensors| {
@@ -261,18 +250,12 @@ impl<'w> Loader<'w> {
         loader.projection(matrix, Some(outputs))
     }
 
-    pub(crate) fn embedding(&self, name: &str, count: usize, size: usize) -> Result<Matrix, ModelError> {
+    pub(crate) fn embedding(&self, name: &str, count: usize, size: usize) -> Result<Matrix> {
         self.sub(name).matrix("weight", [count, size])
     }
 
     /// Makes a table of `rows` rows of a tensor with `stored` rows; missing rows are 0.
-    pub(crate) fn rows(
-        &self,
-        name: &str,
-        stored: usize,
-        size: usize,
-        rows: usize,
-    ) -> Result<Parameter, ModelError> {
+    pub(crate) fn rows(&self, name: &str, stored: usize, size: usize, rows: usize) -> Result<Parameter> {
         self.sub(name).changed("weight", &[stored, size], &[rows, size], |values| {
             let kept = stored.min(rows) * size;
             let mut table = HostArray::zeros(values.dtype(), [rows, size])?;
@@ -281,20 +264,14 @@ impl<'w> Loader<'w> {
         })
     }
 
-    pub(crate) fn layer_norm(&self, name: &str, size: usize, eps: f64) -> Result<LayerNorm, ModelError> {
+    pub(crate) fn layer_norm(&self, name: &str, size: usize, eps: f64) -> Result<LayerNorm> {
         let loader = self.sub(name);
         let weight = loader.parameter("weight", &[size])?;
         Ok(LayerNorm { weight, bias: loader.parameter("bias", &[size])?, eps })
     }
 
     /// A normalization whose factor is the stored weight plus `offset`.
-    pub(crate) fn rms_norm(
-        &self,
-        name: &str,
-        size: usize,
-        eps: f64,
-        offset: f32,
-    ) -> Result<RmsNorm, ModelError> {
+    pub(crate) fn rms_norm(&self, name: &str, size: usize, eps: f64, offset: f32) -> Result<RmsNorm> {
         let weight = self.sub(name).changed("weight", &[size], &[size], |mut values| {
             values.as_mut_slice::<f32>()?.iter_mut().for_each(|value| *value += offset);
             Ok(values)

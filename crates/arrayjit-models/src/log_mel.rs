@@ -4,7 +4,11 @@ use std::f64::consts::{LN_10, PI};
 
 use arrayjit_tensor::{DType, Executable, Graph, HostArray, ModelState, Parameter, TensorOperand};
 
-use crate::{config::Config, error::ModelError, loader::Loader};
+use crate::{
+    config::Config,
+    error::{ModelError, Result},
+    loader::Loader,
+};
 
 /// The sizes of windows and frames, in samples.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +27,7 @@ pub(crate) struct LogMelConfig {
 
 impl LogMelConfig {
     /// Reads `preprocessor_config.json`; missing keys have the values of the first Whisper models.
-    pub(crate) fn read(config: &Config) -> Result<LogMelConfig, ModelError> {
+    pub(crate) fn read(config: &Config) -> Result<LogMelConfig> {
         let size = |key: &str, default: usize| Ok::<_, ModelError>(config.size(key)?.unwrap_or(default));
         let (rate, seconds) = (size("sampling_rate", 16_000)?, size("chunk_length", 30)?);
         let (frame, hop) = (size("n_fft", 400)?, size("hop_length", 160)?);
@@ -74,7 +78,7 @@ pub(crate) struct LogMelTables {
 }
 
 impl LogMelTables {
-    pub(crate) fn new(loader: &Loader<'_>, config: LogMelConfig) -> Result<LogMelTables, ModelError> {
+    pub(crate) fn new(loader: &Loader<'_>, config: LogMelConfig) -> Result<LogMelTables> {
         let loader = loader.sub("log_mel");
         let (frame, frequencies) = (config.frame, config.frequencies());
         let hann = |at: usize| 0.5 - 0.5 * (2.0 * PI * at as f64 / frame as f64).cos();
@@ -103,7 +107,7 @@ impl LogMelTables {
 
     /// Compiles the levels `[bands, frames]` of a window with margins. All values but the result are in f64,
     /// since logarithms show the rounding of small energies beside large ones.
-    pub(crate) fn compile(self, state: &ModelState) -> Result<LogMel, ModelError> {
+    pub(crate) fn compile(self, state: &ModelState) -> Result<LogMel> {
         let config = self.config;
         let graph = Graph::new();
         let samples = graph.input("samples", [config.window + config.frame], DType::F64)?;
@@ -135,7 +139,7 @@ pub(crate) struct Recording {
 
 impl LogMel {
     /// Computes the levels of samples, which zeros fill up to a window.
-    pub(crate) fn recording(&self, samples: &[f32]) -> Result<Recording, ModelError> {
+    pub(crate) fn recording(&self, samples: &[f32]) -> Result<Recording> {
         let LogMelConfig { window, frame, hop, bands, .. } = self.config;
         let total = samples.len().max(window);
         let (frames, of_window) = (total / hop, self.config.frames());
@@ -162,14 +166,14 @@ impl LogMel {
     }
 
     /// The features `[1, bands, frames]` of the first window of samples, which zeros fill up.
-    pub(crate) fn features(&self, samples: &[f32]) -> Result<HostArray, ModelError> {
+    pub(crate) fn features(&self, samples: &[f32]) -> Result<HostArray> {
         self.recording(&samples[..samples.len().min(self.config.window)])?.features(0)
     }
 }
 
 impl Recording {
     /// The features `[1, bands, frames]` of the window from a frame. Features behind the recording are 0.
-    pub(crate) fn features(&self, start: usize) -> Result<HostArray, ModelError> {
+    pub(crate) fn features(&self, start: usize) -> Result<HostArray> {
         let mut features = HostArray::zeros(DType::F32, [1, self.bands, self.window])?;
         let frames = self.levels.len() / self.bands;
         let rows = features.as_mut_slice::<f32>()?.chunks_mut(self.window);
@@ -184,7 +188,7 @@ impl Recording {
 }
 
 /// A matrix in f64.
-fn table(rows: usize, columns: usize, value: impl Fn(usize, usize) -> f64) -> Result<HostArray, ModelError> {
+fn table(rows: usize, columns: usize, value: impl Fn(usize, usize) -> f64) -> Result<HostArray> {
     let mut values = HostArray::zeros(DType::F64, [rows, columns])?;
     for (row, elements) in values.as_mut_slice::<f64>()?.chunks_mut(columns).enumerate() {
         elements.iter_mut().enumerate().for_each(|(column, element)| *element = value(row, column));

@@ -2,7 +2,7 @@
 
 use arrayjit_tensor::{DType, Parameter, QuantizedFormat, Tensor, TensorOperand};
 
-use crate::error::ModelError;
+use crate::error::Result;
 
 /// A matrix `[outputs, inputs]` of weights on a device, in parameters or in parts of them.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub(crate) enum Matrix<P = Parameter> {
 
 impl Matrix {
     /// The rows at these positions, as a table of embeddings: `[…]` to `[…, inputs]`, in f32.
-    pub(crate) fn rows(&self, positions: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn rows(&self, positions: &Tensor) -> Result<Tensor> {
         Ok(match self {
             Matrix::Dense(table) => positions.embedding(table)?.to_dtype(DType::F32)?,
             Matrix::Packed { format, arrays } => positions.quantized_rows(*format, arrays)?,
@@ -38,7 +38,7 @@ pub(crate) struct Projection<P = Parameter> {
 
 impl<P: TensorOperand + Clone> Projection<P> {
     /// `[…, inputs]` to `[…, outputs]`.
-    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(&self.module);
         Ok(match (&self.matrix, &self.bias) {
             (Matrix::Dense(weight), bias) => {
@@ -52,10 +52,7 @@ impl<P: TensorOperand + Clone> Projection<P> {
     }
 
     /// The map with a part of each parameter.
-    pub(crate) fn parts<Q>(
-        &self,
-        part: impl Fn(&P) -> Result<Q, ModelError>,
-    ) -> Result<Projection<Q>, ModelError> {
+    pub(crate) fn parts<Q>(&self, part: impl Fn(&P) -> Result<Q>) -> Result<Projection<Q>> {
         let matrix = match &self.matrix {
             Matrix::Dense(weight) => Matrix::Dense(part(weight)?),
             Matrix::Packed { format, arrays } => {

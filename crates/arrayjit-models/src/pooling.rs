@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{
     config::Config,
-    error::{InFile, ModelError},
+    error::{InFile, ModelError, Result},
 };
 
 /// How the vectors of tokens become one.
@@ -36,7 +36,7 @@ struct SentenceModule {
 
 impl SentencePooling {
     /// Reads `modules.json` and the configuration that it names. Without it, vectors are averaged.
-    pub(crate) fn read(folder: &Path) -> Result<SentencePooling, ModelError> {
+    pub(crate) fn read(folder: &Path) -> Result<SentencePooling> {
         let mut read = SentencePooling { pooling: Pooling::Mean, normalizes: false };
         let path = folder.join("modules.json");
         if !path.exists() {
@@ -64,7 +64,7 @@ impl SentencePooling {
     }
 
     /// Computes the vectors `[batch, size]` of texts from the vectors of their tokens.
-    pub(crate) fn forward(&self, x: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn forward(&self, x: &Tensor, lengths: &Tensor) -> Result<Tensor> {
         let pooled = match self.pooling {
             Pooling::Mean => "y[b,c] :+= where(i < lengths[b], x[b,i,c] / f32(lengths[b]), 0)",
             Pooling::MeanSqrt => {
@@ -85,7 +85,7 @@ impl SentencePooling {
 }
 
 impl Pooling {
-    fn read(config: &Config) -> Result<Pooling, ModelError> {
+    fn read(config: &Config) -> Result<Pooling> {
         let modes = [
             ("pooling_mode_mean_tokens", "mean", Pooling::Mean),
             ("pooling_mode_cls_token", "cls", Pooling::First),

@@ -6,7 +6,12 @@ use arrayjit_tensor::{HostArray, Parameter, Tensor, TensorOperand};
 
 use serde_json::Value;
 
-use crate::{config::Config, decoder::TokenPlaces, error::ModelError, loader::Loader};
+use crate::{
+    config::Config,
+    decoder::TokenPlaces,
+    error::{ModelError, Result},
+    loader::Loader,
+};
 
 /// How the angles of rotary positions follow from the configuration.
 #[derive(Clone, Debug)]
@@ -45,13 +50,13 @@ impl RotaryConfig {
     }
 
     /// Reads `rope_parameters`, or `rope_theta` and `rope_scaling` in older configurations.
-    pub(crate) fn read(config: &Config) -> Result<RotaryConfig, ModelError> {
+    pub(crate) fn read(config: &Config) -> Result<RotaryConfig> {
         let parameters = config.object("rope_parameters")?;
         RotaryConfig::of_keys(&parameters, config)
     }
 
     /// Reads the object of one kind of layers, with the configuration around it.
-    pub(crate) fn of_keys(parameters: &Config, config: &Config) -> Result<RotaryConfig, ModelError> {
+    pub(crate) fn of_keys(parameters: &Config, config: &Config) -> Result<RotaryConfig> {
         let base = parameters.number("rope_theta")?.or(config.number("rope_theta")?).unwrap_or(10_000.0);
         let parameters = match parameters.0.is_empty() {
             true => &config.object("rope_scaling")?,
@@ -141,7 +146,7 @@ impl Rotary {
         config: &RotaryConfig,
         positions: usize,
         size: usize,
-    ) -> Result<Rotary, ModelError> {
+    ) -> Result<Rotary> {
         let (frequencies, factor) = config.frequencies(size);
         if frequencies.len() != size / 2 {
             let (key, found) = ("divisors".to_owned(), format!("{} numbers", frequencies.len()));
@@ -162,7 +167,7 @@ impl Rotary {
 
     /// Rotates the heads `[tokens, heads, size]` by the positions of tokens: the pairs of elements i and
     /// i + size / 2.
-    pub(crate) fn rotate(&self, heads: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    pub(crate) fn rotate(&self, heads: &Tensor, places: &TokenPlaces) -> Result<Tensor> {
         let half = heads.shape().last().copied().unwrap_or_default() / 2;
         let (half, place) = (half as i64, places.position());
         let text = format!(

@@ -6,7 +6,7 @@ use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
 
 use crate::{
     encoding::Encoding,
-    error::{InFile, ModelError, format_error},
+    error::{InFile, Result, format_error},
     weights::{WeightFile, Weights},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// Adds the tensors of a file, after a check that they lie within it.
-pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<(), ModelError> {
+pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<()> {
     let file = Arc::new(WeightFile::open(path)?);
     let (start, metadata) = header(&file).in_file(path)?;
     for (name, info) in metadata.tensors() {
@@ -32,7 +32,7 @@ pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<(), ModelEr
 }
 
 /// Where the data starts, and the description of the tensors.
-fn header(file: &WeightFile) -> Result<(u64, Metadata), ModelError> {
+fn header(file: &WeightFile) -> Result<(u64, Metadata)> {
     let mut reader = file.reader(0);
     let mut length = [0; 8];
     reader.read_exact(&mut length)?;

@@ -1,6 +1,9 @@
 //! The choice of a token by its logits.
 
-use crate::{error::ModelError, ranking::Ranking};
+use crate::{
+    error::{ModelError, Result},
+    ranking::Ranking,
+};
 
 /// How [`LanguageModel::generate`](crate::LanguageModel::generate) continues a prompt.
 ///
@@ -49,7 +52,7 @@ impl Default for GenerateOptions {
 
 impl GenerateOptions {
     /// Rejects values out of range.
-    pub(crate) fn check(&self) -> Result<(), ModelError> {
+    pub(crate) fn check(&self) -> Result<()> {
         let error = |option, found: f32, expected| {
             Err(ModelError::Option { option, found: found.to_string(), expected })
         };

@@ -8,7 +8,7 @@ use crate::{
     cached_decoder::{CHUNK, CachedDecoder},
     config::Config,
     decoder::CacheSize,
-    error::{InFile, ModelError},
+    error::{InFile, ModelError, Result},
     language_model::LoadOptions,
     loader::Loader,
     log_mel::{LogMel, LogMelConfig, LogMelTables},
@@ -123,7 +123,7 @@ impl SpeechModel {
     /// # Errors
     /// A file that is missing or contradicts itself or another one, an architecture that the crate does not
     /// have, missing tensors, or an error of the device.
-    pub fn load(folder: impl AsRef<Path>) -> Result<SpeechModel, ModelError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<SpeechModel> {
         SpeechModel::load_with(folder, &LoadOptions::default())
     }
 
@@ -132,7 +132,7 @@ impl SpeechModel {
     ///
     /// # Errors
     /// Fails like [`load`](SpeechModel::load), or if the model writes fewer tokens than the context has.
-    pub fn load_with(folder: impl AsRef<Path>, options: &LoadOptions) -> Result<SpeechModel, ModelError> {
+    pub fn load_with(folder: impl AsRef<Path>, options: &LoadOptions) -> Result<SpeechModel> {
         let folder = folder.as_ref();
         let path = folder.join("config.json");
         let keys = Config::read(&path)?;
@@ -191,11 +191,7 @@ impl SpeechModel {
     /// No samples, one that is not finite, another sample rate than the model's, a language or a task that it
     /// does not know, times that it does not have, an option that is out of range, a context without room, or
     /// an error of the device.
-    pub fn transcribe(
-        &mut self,
-        samples: &[f32],
-        options: &TranscribeOptions,
-    ) -> Result<Transcription, ModelError> {
+    pub fn transcribe(&mut self, samples: &[f32], options: &TranscribeOptions) -> Result<Transcription> {
         self.check(samples, options)?;
         let mut transcript = Transcript {
             options,
@@ -212,11 +208,7 @@ impl SpeechModel {
         Ok(Transcription { text: text.trim().to_owned(), language, segments })
     }
 
-    fn transcribe_windows(
-        &mut self,
-        samples: &[f32],
-        transcript: &mut Transcript<'_>,
-    ) -> Result<(), ModelError> {
+    fn transcribe_windows(&mut self, samples: &[f32], transcript: &mut Transcript<'_>) -> Result<()> {
         let (window, rate) = (self.input.window, self.input.rate as f64);
         for (at, heard) in samples.chunks(window).enumerate() {
             self.hear(&self.log_mel.features(heard)?)?;
@@ -229,11 +221,7 @@ impl SpeechModel {
     }
 
     /// Transcribes windows. Each one begins where the segments of the last one end.
-    fn transcribe_timed(
-        &mut self,
-        samples: &[f32],
-        transcript: &mut Transcript<'_>,
-    ) -> Result<(), ModelError> {
+    fn transcribe_timed(&mut self, samples: &[f32], transcript: &mut Transcript<'_>) -> Result<()> {
         let times = self.tokens.times()?;
         let recording = self.log_mel.recording(samples)?;
         let (window, frames) = (self.input.frames(), (samples.len() / self.input.hop).max(1));
@@ -256,7 +244,7 @@ impl SpeechModel {
     }
 
     /// Decodes tokens, leaving out times.
-    fn text(&self, tokens: &[u32]) -> Result<String, ModelError> {
+    fn text(&self, tokens: &[u32]) -> Result<String> {
         let words: Vec<u32> =
             tokens.iter().copied().filter(|&token| !self.tokens.is_timestamp(token)).collect();
         self.tokenizer.decode(&words)
@@ -266,7 +254,7 @@ impl SpeechModel {
     ///
     /// # Errors
     /// No samples, one that is not finite, or an error of the device.
-    pub fn log_mel(&self, samples: &[f32]) -> Result<Vec<f32>, ModelError> {
+    pub fn log_mel(&self, samples: &[f32]) -> Result<Vec<f32>> {
         check_samples(samples)?;
         Ok(self.log_mel.features(samples)?.as_slice::<f32>()?.to_vec())
     }
@@ -276,14 +264,14 @@ impl SpeechModel {
     /// # Errors
     /// No samples, one that is not finite; no tokens, more than the context has, or one outside of the
     /// vocabulary; an error of the device.
-    pub fn logits(&mut self, samples: &[f32], text: &[u32]) -> Result<Vec<f32>, ModelError> {
+    pub fn logits(&mut self, samples: &[f32], text: &[u32]) -> Result<Vec<f32>> {
         check_samples(samples)?;
         self.decoder.check(text)?;
         self.hear(&self.log_mel.features(samples)?)?;
         self.decoder.logits(0, text)
     }
 
-    fn check(&self, samples: &[f32], options: &TranscribeOptions) -> Result<(), ModelError> {
+    fn check(&self, samples: &[f32], options: &TranscribeOptions) -> Result<()> {
         let (found, expected) = (options.sample_rate, self.input.rate);
         if found != expected {
             return Err(ModelError::SampleRate { found, expected });
@@ -299,7 +287,7 @@ impl SpeechModel {
     }
 
     /// Computes the keys and values of the features of a window.
-    fn hear(&mut self, features: &HostArray) -> Result<(), ModelError> {
+    fn hear(&mut self, features: &HostArray) -> Result<()> {
         self.encode.run(&[("features", features)])?;
         // The keys and values of tokens depend on those of the encoder.
         self.decoder.forget(0);
@@ -308,11 +296,7 @@ impl SpeechModel {
 
     /// Writes the text of the window that was heard, up to a token that ends texts, in the language that is
     /// given or likeliest. Returns the tokens before the last one, with times if there are tokens of them.
-    fn write(
-        &mut self,
-        transcript: &mut Transcript<'_>,
-        times: Option<TimeTokens>,
-    ) -> Result<Vec<u32>, ModelError> {
+    fn write(&mut self, transcript: &mut Transcript<'_>, times: Option<TimeTokens>) -> Result<Vec<u32>> {
         let TranscribeOptions { task, max_tokens, .. } = *transcript.options;
         if transcript.language.is_none() {
             let start = [self.tokens.start()];
@@ -339,7 +323,7 @@ impl SpeechModel {
 }
 
 /// Reads the sizes of windows and checks them with those of the encoder.
-fn read_input(keys: &Config, config: &WhisperConfig) -> Result<LogMelConfig, ModelError> {
+fn read_input(keys: &Config, config: &WhisperConfig) -> Result<LogMelConfig> {
     let input = LogMelConfig::read(keys)?;
     if input.bands != config.bands {
         return Err(keys.misfit("feature_size", format!("{}, as `num_mel_bins` of the model", config.bands)));
@@ -358,7 +342,7 @@ fn compile_encoder(
     decoder: &WhisperDecoder,
     input: LogMelConfig,
     state: &ModelState,
-) -> Result<Executable, ModelError> {
+) -> Result<Executable> {
     let graph = Graph::new();
     let features = graph.input("features", [1, input.bands, input.frames()], DType::F32)?;
     let encoded = encoder.forward(&features)?;
@@ -366,7 +350,7 @@ fn compile_encoder(
     Ok(graph.compile_named("encode", state, &[&encoded])?)
 }
 
-fn check_samples(samples: &[f32]) -> Result<(), ModelError> {
+fn check_samples(samples: &[f32]) -> Result<()> {
     if samples.is_empty() {
         return Err(ModelError::EmptyAudio);
     }
@@ -376,7 +360,7 @@ fn check_samples(samples: &[f32]) -> Result<(), ModelError> {
     }
 }
 
-fn sampler(options: &TranscribeOptions) -> Result<Sampler, ModelError> {
+fn sampler(options: &TranscribeOptions) -> Result<Sampler> {
     let TranscribeOptions { temperature, seed, .. } = *options;
     let options = GenerateOptions { temperature, seed, ..GenerateOptions::default() };
     options.check()?;

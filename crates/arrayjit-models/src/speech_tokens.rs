@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{config::Config, error::ModelError, speech_times::TimeTokens, text_tokenizer::TextTokenizer};
+use crate::{
+    config::Config,
+    error::{ModelError, Result},
+    speech_times::TimeTokens,
+    text_tokenizer::TextTokenizer,
+};
 
 /// Says in which language a speech model writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +44,7 @@ impl SpeechTokens {
         config: &Config,
         tokenizer: &TextTokenizer,
         vocabulary: usize,
-    ) -> Result<SpeechTokens, ModelError> {
+    ) -> Result<SpeechTokens> {
         let list = |key: &str| match generation.get(key) {
             Some(_) => generation.tokens(key),
             None => config.tokens(key),
@@ -119,7 +124,7 @@ impl SpeechTokens {
     ///
     /// # Errors
     /// A model without them.
-    pub(crate) fn times(&self) -> Result<TimeTokens, ModelError> {
+    pub(crate) fn times(&self) -> Result<TimeTokens> {
         let expected = "false: the model has no tokens for times";
         self.times.ok_or_else(|| ModelError::Option { option: "timestamps", found: "true".into(), expected })
     }
@@ -128,7 +133,7 @@ impl SpeechTokens {
     ///
     /// # Errors
     /// A language or task that the model does not know.
-    pub(crate) fn prompt(&self, language: Option<&str>, task: SpeechTask) -> Result<Vec<u32>, ModelError> {
+    pub(crate) fn prompt(&self, language: Option<&str>, task: SpeechTask) -> Result<Vec<u32>> {
         let mut prompt = vec![self.start];
         match (self.tasks, language) {
             (Some([transcribe, translate]), Some(language)) => {
@@ -185,7 +190,7 @@ fn code(name: &str) -> &str {
 }
 
 /// Fails if the tokenizer has another number for a token.
-fn check_token(tokenizer: &TextTokenizer, name: &str, expected: u32) -> Result<(), ModelError> {
+fn check_token(tokenizer: &TextTokenizer, name: &str, expected: u32) -> Result<()> {
     match tokenizer.token(name) {
         Some(found) if found == expected => Ok(()),
         found => {

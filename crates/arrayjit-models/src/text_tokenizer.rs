@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use tokenizers::{Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy};
 
-use crate::error::{InFile, ModelError};
+use crate::error::{InFile, ModelError, Result};
 
 /// A tokenizer without padding, which cuts texts only if it is told to.
 pub(crate) struct TextTokenizer(Tokenizer);
@@ -15,7 +15,7 @@ fn fail(error: impl ToString) -> ModelError {
 
 impl TextTokenizer {
     /// Reads `tokenizer.json`.
-    pub(crate) fn read(path: &Path) -> Result<TextTokenizer, ModelError> {
+    pub(crate) fn read(path: &Path) -> Result<TextTokenizer> {
         let text = fs::read(path).in_file(path)?;
         let tokenizer = serde_json::from_slice(&text).map_err(|error| match error.is_data() {
             true => fail(error),
@@ -25,18 +25,18 @@ impl TextTokenizer {
     }
 
     /// The tokenizer that the content of a `tokenizer.json` describes.
-    pub(crate) fn from_json(json: serde_json::Value) -> Result<TextTokenizer, ModelError> {
+    pub(crate) fn from_json(json: serde_json::Value) -> Result<TextTokenizer> {
         TextTokenizer::new(serde_json::from_value(json).map_err(fail)?)
     }
 
-    fn new(mut tokenizer: Tokenizer) -> Result<TextTokenizer, ModelError> {
+    fn new(mut tokenizer: Tokenizer) -> Result<TextTokenizer> {
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(fail)?;
         Ok(TextTokenizer(tokenizer))
     }
 
     /// Cuts texts to this many tokens, including the marks of the ends of a text.
-    pub(crate) fn truncated(mut self, max_length: usize) -> Result<TextTokenizer, ModelError> {
+    pub(crate) fn truncated(mut self, max_length: usize) -> Result<TextTokenizer> {
         let marks = self.encode("", true)?.len();
         if max_length <= marks {
             return Err(fail(format!("it adds {marks} tokens to a text, but the model takes {max_length}")));
@@ -52,12 +52,12 @@ impl TextTokenizer {
     }
 
     /// Returns the tokens of a text; with `marks`, between the marks that the tokenizer puts around it.
-    pub(crate) fn encode(&self, text: &str, marks: bool) -> Result<Vec<u32>, ModelError> {
+    pub(crate) fn encode(&self, text: &str, marks: bool) -> Result<Vec<u32>> {
         Ok(self.0.encode_fast(text, marks).map_err(fail)?.get_ids().to_vec())
     }
 
     /// The text of tokens without marks. Bytes that are no whole letter yet become U+FFFD.
-    pub(crate) fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
+    pub(crate) fn decode(&self, tokens: &[u32]) -> Result<String> {
         self.0.decode(tokens, true).map_err(fail)
     }
 
@@ -79,7 +79,7 @@ pub(crate) struct TextStream {
 impl TextStream {
     /// The text that a further token adds; empty in the middle of a letter. Some tokenizers decode a token in
     /// another way at the start of a text, so a token is decoded behind those of the text before.
-    pub(crate) fn push(&mut self, tokenizer: &TextTokenizer, token: u32) -> Result<String, ModelError> {
+    pub(crate) fn push(&mut self, tokenizer: &TextTokenizer, token: u32) -> Result<String> {
         self.tokens.push(token);
         let known = tokenizer.decode(&self.tokens[self.start..self.end])?;
         let text = tokenizer.decode(&self.tokens[self.start..])?;

@@ -7,12 +7,12 @@ use tnode::torch;
 
 use crate::{
     encoding::Encoding,
-    error::{InFile, ModelError, format_error},
+    error::{InFile, Result, format_error},
     weights::{WeightFile, Weights},
 };
 
 /// Adds the tensors of a file, after a check that they lie within it.
-pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<(), ModelError> {
+pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<()> {
     let tensors = torch::stored_tensors(BufReader::new(File::open(path).in_file(path)?)).in_file(path)?;
     let file = Arc::new(WeightFile::open(path)?);
     for (name, tensor) in tensors {

@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 
 use crate::{
-    error::{InFile, ModelError, format_error},
+    error::{InFile, Result, format_error},
     safetensors_files, torch_files,
     weights::Weights,
 };
@@ -22,14 +22,14 @@ struct Index {
 }
 
 /// Adds the tensors of a file.
-type AddFile = fn(&mut Weights, &Path) -> Result<(), ModelError>;
+type AddFile = fn(&mut Weights, &Path) -> Result<()>;
 
 /// The files of weights that a folder may have, the preferred ones first.
 const FORMATS: [(&str, AddFile); 2] =
     [("model.safetensors", safetensors_files::add_file), ("pytorch_model.bin", torch_files::add_file)];
 
 /// The tensors of a folder.
-pub(crate) fn open_folder(folder: &Path) -> Result<Weights, ModelError> {
+pub(crate) fn open_folder(folder: &Path) -> Result<Weights> {
     let mut weights = Weights::default();
     for (name, add_file) in FORMATS {
         let (file, index) = (folder.join(name), folder.join(format!("{name}.index.json")));
@@ -50,7 +50,7 @@ pub(crate) fn open_folder(folder: &Path) -> Result<Weights, ModelError> {
 }
 
 /// The files that an index names.
-fn parts(index: &Path) -> Result<BTreeSet<String>, ModelError> {
+fn parts(index: &Path) -> Result<BTreeSet<String>> {
     let text = fs::read(index).in_file(index)?;
     let parsed: Index = serde_json::from_slice(&text).in_file(index)?;
     let names: BTreeSet<String> = parsed.weight_map.into_values().collect();

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::{
     encoding::Encoding,
-    error::{InFile, ModelError, format_error},
+    error::{InFile, Result, format_error},
 };
 
 /// A file that tensors are read from.
@@ -25,7 +25,7 @@ pub(crate) struct WeightFile {
 }
 
 impl WeightFile {
-    pub(crate) fn open(path: &Path) -> Result<WeightFile, ModelError> {
+    pub(crate) fn open(path: &Path) -> Result<WeightFile> {
         let file = File::open(path).in_file(path)?;
         let len = file.metadata().in_file(path)?.len();
         Ok(WeightFile { path: path.to_owned(), file, len })
@@ -94,7 +94,7 @@ impl Weights {
         offset: u64,
         shape: Vec<usize>,
         encoding: Encoding,
-    ) -> Result<(), ModelError> {
+    ) -> Result<()> {
         let bytes = encoding.size_bytes(&shape).ok_or_else(|| {
             format_error(format!("the shape of `{name}`"), format!("{shape:?}"), encoding.shapes())
         })?;
@@ -143,7 +143,7 @@ impl Weights {
     }
 
     /// The values of a tensor in f32; none if the files do not have it.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<HostArray>, ModelError> {
+    pub(crate) fn read(&self, name: &str) -> Result<Option<HostArray>> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
         let mut array = HostArray::zeros(DType::F32, tensor.shape.iter().copied())?;
         self.read_floats(&[name.to_owned()], &mut array)?;
@@ -152,7 +152,7 @@ impl Weights {
 
     /// Reads tensors of one shape into an array of floats, one behind the other. The array has their type, or
     /// is f32. Threads divide the work, and each uses memory of about [`CHUNK_BYTES`] or of a head's rows.
-    pub(crate) fn read_floats(&self, names: &[String], array: &mut HostArray) -> Result<(), ModelError> {
+    pub(crate) fn read_floats(&self, names: &[String], array: &mut HostArray) -> Result<()> {
         let tensors = self.stored(names);
         let Some(&first) = tensors.first() else { return Ok(()) };
         let (unit, width) = (first.rows_at_once(1), first.row_elements());
@@ -183,7 +183,7 @@ impl Weights {
         blocks: BlockFormat,
         format: QuantizedFormat,
         arrays: &mut [HostArray],
-    ) -> Result<(), ModelError> {
+    ) -> Result<()> {
         let tensors = self.stored(names);
         let Some(&first) = tensors.first() else { return Ok(()) };
         let unit = first.rows_at_once(QuantizedFormat::PANEL_OUTPUTS);
@@ -221,8 +221,8 @@ fn each_part<T: Send>(
     tensors: &[&StoredTensor],
     unit: usize,
     arrays: Vec<(&mut [T], usize)>,
-    read: impl Fn(&TensorPart<'_>, &mut [&mut [T]]) -> Result<(), ModelError> + Sync,
-) -> Result<(), ModelError> {
+    read: impl Fn(&TensorPart<'_>, &mut [&mut [T]]) -> Result<()> + Sync,
+) -> Result<()> {
     let ranges = |tensor: &StoredTensor| {
         let rows = tensor.rows();
         (0..rows).step_by(unit).map(move |start| start..rows.min(start + unit))
@@ -242,7 +242,7 @@ fn each_part<T: Send>(
 
 impl TensorPart<'_> {
     /// Reads the rows as the file has them.
-    fn bytes(&self) -> Result<Vec<u8>, ModelError> {
+    fn bytes(&self) -> Result<Vec<u8>> {
         let row_bytes = self.tensor.row_bytes();
         let mut bytes = vec![0; self.rows.len() * row_bytes];
         let start = self.tensor.offset + (self.rows.start * row_bytes) as u64;
@@ -256,7 +256,7 @@ impl TensorPart<'_> {
     }
 
     /// Reads floats that files store as arrays do, in rows of `width` bytes.
-    fn read_plain(&self, width: usize, out: &mut [u8]) -> Result<(), ModelError> {
+    fn read_plain(&self, width: usize, out: &mut [u8]) -> Result<()> {
         let start = self.tensor.offset + (self.rows.start * width) as u64;
         let mut reader = BufReader::new(self.tensor.file.reader(start));
         match self.tensor.paired_heads {

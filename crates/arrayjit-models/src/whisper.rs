@@ -8,7 +8,12 @@ mod encoder;
 mod layers;
 
 pub(crate) use self::{decoder::WhisperDecoder, encoder::Encoder};
-use crate::{activation::Activation, config::Config, decoder::architecture, error::ModelError};
+use crate::{
+    activation::Activation,
+    config::Config,
+    decoder::architecture,
+    error::{ModelError, Result},
+};
 
 /// The architectures of speech models.
 pub(crate) const ARCHITECTURES: &[&str] = &["WhisperForConditionalGeneration"];
@@ -39,7 +44,7 @@ pub(crate) struct StackConfig {
 
 impl WhisperConfig {
     /// Reads `config.json`.
-    pub(crate) fn read(config: &Config) -> Result<WhisperConfig, ModelError> {
+    pub(crate) fn read(config: &Config) -> Result<WhisperConfig> {
         let found = architecture(config);
         if !ARCHITECTURES.contains(&found.as_str()) {
             return Err(ModelError::Architecture { found, known: ARCHITECTURES });

@@ -5,7 +5,7 @@ use arrayjit::text::declared_sizes;
 use tnode::{RunSize, RunSizes, SizeSum};
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::Argument,
     reduce::sum_types,
     shape::{access, numbered, ranges_of},
@@ -187,7 +187,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         windows: &[AxisWindow],
         groups: usize,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let (axes, shape) = (windows.len(), filters.shape());
         let (inner, count) = match layout {
             FilterLayout::FiltersFirst => (shape[1], shape[0]),
@@ -239,7 +239,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         windows: &[AxisWindow],
         groups: usize,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let axes = windows.len();
         let (inner, outer) = (self.shape()[1] / groups, filters.shape()[1]);
         let (channel, filter, ranges) = grouped(groups, inner, outer);
@@ -310,7 +310,7 @@ impl Tensor {
         op: &str,
         outside: &str,
         finish: &str,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let at = WindowAccess::new(self.shape(), self.node().run_sizes(), windows);
         let (wide, narrow) = sum_types(self.dtype());
         let (s, ranges) = (at.result("s", "c"), at.ranges());
@@ -327,12 +327,7 @@ impl Tensor {
     /// # Errors
     /// An element type without means.
     #[doc(hidden)]
-    pub fn window_mean(
-        &self,
-        call: Call,
-        windows: &[AxisWindow],
-        counts_margins: bool,
-    ) -> Result<Tensor, TensorError> {
+    pub fn window_mean(&self, call: Call, windows: &[AxisWindow], counts_margins: bool) -> Result<Tensor> {
         let at = WindowAccess::new(self.shape(), self.node().run_sizes(), windows);
         let (wide, narrow) = sum_types(self.dtype());
         let (s, value, ranges) = (at.result("s", "c"), at.element("x", "c", "0"), at.ranges());

@@ -4,7 +4,7 @@ use arrayjit::DType;
 
 use crate::{
     equation::NamedAxes,
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     operand::{Argument, TensorOperand},
     reduce::sum_types,
@@ -26,7 +26,7 @@ impl Tensor {
     /// # Errors
     /// Operands of rank 0, inner sizes that differ, or shapes that do not broadcast.
     #[track_caller]
-    pub fn matmul(&self, other: impl TensorOperand) -> Result<Tensor, TensorError> {
+    pub fn matmul(&self, other: impl TensorOperand) -> Result<Tensor> {
         let call = Call::new("matmul");
         let other = other.argument();
         let fail = |kind| self.graph().fail(call, kind);
@@ -82,7 +82,7 @@ impl Tensor {
     /// # Errors
     /// An equation that does not fit the ranks, or a name with two sizes.
     #[track_caller]
-    pub fn einsum(&self, equation: &str, other: impl TensorOperand) -> Result<Tensor, TensorError> {
+    pub fn einsum(&self, equation: &str, other: impl TensorOperand) -> Result<Tensor> {
         let inputs = [("x", Argument::Tensor(self)), ("z", other.argument())];
         self.summed(Call::new("einsum"), equation, &inputs)
     }
@@ -100,16 +100,11 @@ impl Tensor {
     /// # Errors
     /// Fails like [`einsum`](Tensor::einsum).
     #[track_caller]
-    pub fn rearrange(&self, equation: &str) -> Result<Tensor, TensorError> {
+    pub fn rearrange(&self, equation: &str) -> Result<Tensor> {
         self.summed(Call::new("rearrange"), equation, &[("x", Argument::Tensor(self))])
     }
 
-    fn summed(
-        &self,
-        call: Call,
-        equation: &str,
-        inputs: &[(&str, Argument<'_>)],
-    ) -> Result<Tensor, TensorError> {
+    fn summed(&self, call: Call, equation: &str, inputs: &[(&str, Argument<'_>)]) -> Result<Tensor> {
         let fail = |kind| self.graph().fail(call, kind);
         if !equation.contains("->") {
             let expected = "operands and a result, as in `i k, k j -> i j`".into();
@@ -131,7 +126,7 @@ pub fn contracted(
     call: Call,
     equation: &NamedAxes,
     inputs: &[(&str, Argument<'_>)],
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor> {
     let accesses = inputs.iter().zip(&equation.operands).map(|((name, _), axes)| access(name, axes));
     let (accesses, dtype) = (accesses.collect::<Vec<_>>(), promoted(inputs));
     graph.result(call, inputs, |y| sum_of_products(y, &equation.result, &accesses, dtype))

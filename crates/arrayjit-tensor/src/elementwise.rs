@@ -5,7 +5,7 @@ use std::ops;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand, number, number_of},
     parameter::Parameter,
     shape::{broadcast, broadcast_access, whole},
@@ -35,7 +35,7 @@ macro_rules! unary {
                 /// # Errors
                 /// An element type without this function.
                 #[track_caller]
-                pub fn $name(&self) -> Result<Tensor, TensorError> {
+                pub fn $name(&self) -> Result<Tensor> {
                     self.map(Call::new(stringify!($name)), $text)
                 }
             )*
@@ -154,7 +154,7 @@ macro_rules! binary {
                 /// # Errors
                 /// Shapes that do not broadcast, or a tensor of another graph.
                 #[track_caller]
-                pub fn $name(&self, other: impl TensorOperand) -> Result<Tensor, TensorError> {
+                pub fn $name(&self, other: impl TensorOperand) -> Result<Tensor> {
                     combine(Call::new(stringify!($name)), Argument::Tensor(self), other.argument(), $text)
                 }
             )*
@@ -214,7 +214,7 @@ impl Tensor {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor, TensorError> {
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         let call = Call::new("to_dtype");
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -233,7 +233,7 @@ impl Tensor {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, TensorError> {
+    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor> {
         let call = Call::new("clamp");
         let is_ordered = low <= high;
         let [low, high] = [low, high].map(|bound| number_of(self.dtype(), bound));
@@ -257,7 +257,7 @@ impl Tensor {
     /// # Errors
     /// An element type without this function.
     #[track_caller]
-    pub fn elu(&self, alpha: f64) -> Result<Tensor, TensorError> {
+    pub fn elu(&self, alpha: f64) -> Result<Tensor> {
         self.map(Call::new("elu"), &format!("elu({{}}, {})", number(alpha)))
     }
 
@@ -271,7 +271,7 @@ impl Tensor {
     /// # Errors
     /// An element type without this function.
     #[track_caller]
-    pub fn celu(&self, alpha: f64) -> Result<Tensor, TensorError> {
+    pub fn celu(&self, alpha: f64) -> Result<Tensor> {
         self.map(Call::new("celu"), &format!("celu({{}}, {})", number(alpha)))
     }
 
@@ -285,7 +285,7 @@ impl Tensor {
     /// # Errors
     /// An element type without a product.
     #[track_caller]
-    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor, TensorError> {
+    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor> {
         self.map(Call::new("leaky_relu"), &format!("where({{}} > 0, {{}}, {{}} * {})", number(slope)))
     }
 
@@ -302,11 +302,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, or a tensor of another graph.
     #[track_caller]
-    pub fn where_(
-        &self,
-        then: impl TensorOperand,
-        otherwise: impl TensorOperand,
-    ) -> Result<Tensor, TensorError> {
+    pub fn where_(&self, then: impl TensorOperand, otherwise: impl TensorOperand) -> Result<Tensor> {
         let call = Call::new("where");
         let (then, otherwise) = (then.argument(), otherwise.argument());
         let fail = |kind| self.graph().fail(call, kind);
@@ -338,14 +334,14 @@ impl Tensor {
     /// # Errors
     /// None but for a tensor of a scan whose body has ended.
     #[track_caller]
-    pub fn detach(&self) -> Result<Tensor, TensorError> {
+    pub fn detach(&self) -> Result<Tensor> {
         let rank = self.rank();
         self.graph().result(Call::new("detach"), &[("x", Argument::Tensor(self))], |y| {
             format!("{} := {}\ndetach {y}", whole(y, rank), whole("x", rank))
         })
     }
 
-    pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor, TensorError> {
+    pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor> {
         let rank = self.rank();
         let value = expression.replace("{}", &whole("x", rank));
         self.graph()
@@ -359,7 +355,7 @@ pub(crate) fn combine(
     left: Argument<'_>,
     right: Argument<'_>,
     expression: &str,
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor> {
     let Some(graph) = left.graph().or(right.graph()) else {
         let expected = "a tensor: parameters have no graph".into();
         let kind = TensorError::Argument { argument: "the operands", found: left.name(), expected };
@@ -398,10 +394,10 @@ macro_rules! operator {
     };
     (@ $trait:ident $method:ident $text:literal: $left:ty) => {
         impl<O: TensorOperand> ops::$trait<O> for $left {
-            type Output = Result<Tensor, TensorError>;
+            type Output = Result<Tensor>;
 
             #[track_caller]
-            fn $method(self, other: O) -> Result<Tensor, TensorError> {
+            fn $method(self, other: O) -> Result<Tensor> {
                 combine(Call::new(stringify!($method)), TensorOperand::argument(&self), other.argument(), $text)
             }
         }
@@ -414,10 +410,10 @@ macro_rules! operator {
     };
     (@number $trait:ident $method:ident $text:literal: $number:ty, $right:ty) => {
         impl ops::$trait<$right> for $number {
-            type Output = Result<Tensor, TensorError>;
+            type Output = Result<Tensor>;
 
             #[track_caller]
-            fn $method(self, other: $right) -> Result<Tensor, TensorError> {
+            fn $method(self, other: $right) -> Result<Tensor> {
                 combine(Call::new(stringify!($method)), TensorOperand::argument(&self), TensorOperand::argument(&other), $text)
             }
         }
@@ -432,10 +428,10 @@ operator! {
 }
 
 impl ops::Neg for &Tensor {
-    type Output = Result<Tensor, TensorError>;
+    type Output = Result<Tensor>;
 
     #[track_caller]
-    fn neg(self) -> Result<Tensor, TensorError> {
+    fn neg(self) -> Result<Tensor> {
         Tensor::neg(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::TensorError;
+use crate::error::{Result, TensorError};
 
 /// The names of axes of an einsum, as indices of texts.
 pub struct NamedAxes {
@@ -20,7 +20,7 @@ impl NamedAxes {
     ///
     /// # Errors
     /// An equation that does not fit the ranks, or a name with two sizes.
-    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes, TensorError> {
+    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes> {
         let wrong = |expected: String| TensorError::Argument {
             argument: "equation",
             found: format!("`{text}`"),

@@ -11,6 +11,9 @@ use tnode::SizeMismatch;
 
 use crate::session::NonFiniteCause;
 
+/// The result of an operation of graphs, models or training.
+pub(crate) type Result<T, E = TensorError> = std::result::Result<T, E>;
+
 /// A shape with its element type.
 type TypeAndShape = (DType, Vec<usize>);
 

@@ -2,7 +2,13 @@
 
 use arrayjit::{Backend, DType, HostArray};
 
-use crate::{error::TensorError, graph::Graph, model_state::ModelState, parameter::Params, tensor::Tensor};
+use crate::{
+    error::{Result, TensorError},
+    graph::Graph,
+    model_state::ModelState,
+    parameter::Params,
+    tensor::Tensor,
+};
 
 thread_local! {
     static GRAPH: Graph = Graph::new();
@@ -67,7 +73,7 @@ pub fn tensor<T: Nested>(values: T) -> Tensor {
 
 /// Checks the type, the shape and, but for rounding, the values of a result.
 #[track_caller]
-pub fn check<T: Nested>(result: Result<Tensor, TensorError>, expected: T) {
+pub fn check<T: Nested>(result: Result<Tensor>, expected: T) {
     let found = result.and_then(|tensor| {
         let weights = ModelState::new(&Backend::open("interpreter")?, &Params::new(0))?;
         tensor.graph().compile(&weights, &[&tensor])?.run(&[])

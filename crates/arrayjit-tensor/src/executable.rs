@@ -15,7 +15,7 @@ use arrayjit::{
 use tnode::{Dims, SizeValues};
 
 use crate::{
-    error::TensorError,
+    error::{Result, TensorError},
     graph::Graph,
     model_state::ModelState,
     parameter::{Parameter, locked},
@@ -79,7 +79,7 @@ impl Graph {
     ///
     /// # Errors
     /// A graph that does not compile, a result of another graph, or an error of the device.
-    pub fn compile(&self, weights: &ModelState, results: &[&Tensor]) -> Result<Executable, TensorError> {
+    pub fn compile(&self, weights: &ModelState, results: &[&Tensor]) -> Result<Executable> {
         self.compile_named("model", weights, results)
     }
 
@@ -87,12 +87,7 @@ impl Graph {
     ///
     /// # Errors
     /// Fails like [`compile`](Graph::compile).
-    pub fn compile_named(
-        &self,
-        name: &str,
-        weights: &ModelState,
-        results: &[&Tensor],
-    ) -> Result<Executable, TensorError> {
+    pub fn compile_named(&self, name: &str, weights: &ModelState, results: &[&Tensor]) -> Result<Executable> {
         self.check_results(results)?;
         let results: Vec<TensorNode> = results.iter().map(|tensor| tensor.node().clone()).collect();
         self.compile_with(name, weights, results, &[])
@@ -105,7 +100,7 @@ impl Graph {
         weights: &ModelState,
         results: Vec<TensorNode>,
         own: &[Parameter],
-    ) -> Result<Executable, TensorError> {
+    ) -> Result<Executable> {
         let context = with_zeros(weights.context()?, own.iter().map(Parameter::node))?;
         let context = self.bound(context)?;
         let mut program = self.program();
@@ -117,7 +112,7 @@ impl Graph {
     }
 
     /// The context, which must have all parameters that the statements mention, with the constants.
-    pub(crate) fn bound(&self, mut context: Context) -> Result<Context, TensorError> {
+    pub(crate) fn bound(&self, mut context: Context) -> Result<Context> {
         if let Some(other) = self.parameters().iter().find(|parameter| !context.contains(parameter.node())) {
             return Err(TensorError::OtherModel { parameter: other.name().into() });
         }
@@ -132,7 +127,7 @@ impl Graph {
 pub(crate) fn with_zeros<'n>(
     mut context: Context,
     nodes: impl IntoIterator<Item = &'n TensorNode>,
-) -> Result<Context, TensorError> {
+) -> Result<Context> {
     for node in nodes {
         let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
         context = context.init_from_host(node, zeros)?;
@@ -145,7 +140,7 @@ type CopiedInputs<'a> = Vec<(&'a TensorNode, Arc<HostArray>)>;
 
 /// The dimensions of the leading elements of a node among which a part of these dimensions is: the first axis
 /// of more than one element ends where the part does, and those behind it are whole.
-fn leading(node: &TensorNode, part: &[usize]) -> Result<Dims, TensorError> {
+fn leading(node: &TensorNode, part: &[usize]) -> Result<Dims> {
     let mut dims = node.dims()?;
     let cut = part.iter().position(|&size| size != 1).unwrap_or(part.len());
     dims.iter_mut().zip(part).take(cut + 1).for_each(|(dim, size)| *dim = *size);
@@ -153,12 +148,12 @@ fn leading(node: &TensorNode, part: &[usize]) -> Result<Dims, TensorError> {
 }
 
 /// An array among the leading elements of a node, whose dimensions are bounds.
-fn widened(node: &TensorNode, values: &HostArray) -> Result<HostArray, TensorError> {
+fn widened(node: &TensorNode, values: &HostArray) -> Result<HostArray> {
     Ok(values.resized(leading(node, values.dims())?)?)
 }
 
 /// The dimensions of the part of a node that has values; none if no size limits it.
-fn dims_of(node: &TensorNode, sizes: &SizeValues) -> Result<Option<Dims>, TensorError> {
+fn dims_of(node: &TensorNode, sizes: &SizeValues) -> Result<Option<Dims>> {
     if node.run_sizes().is_empty() {
         return Ok(None);
     }
@@ -170,7 +165,7 @@ fn dims_of(node: &TensorNode, sizes: &SizeValues) -> Result<Option<Dims>, Tensor
 }
 
 /// Checks the sizes that an array gives to axes of an input.
-fn check_range(input: &str, node: &TensorNode, dims: &[usize]) -> Result<(), TensorError> {
+fn check_range(input: &str, node: &TensorNode, dims: &[usize]) -> Result<()> {
     let bounds = node.dims()?;
     for (axis, (&value, &bound)) in dims.iter().zip(&bounds).enumerate() {
         if let Some(size) = node.run_size(axis).filter(|_| !(1..=bound).contains(&value)) {
@@ -189,7 +184,7 @@ impl Executable {
         shared: &Context,
         inputs: BTreeMap<String, TensorNode>,
         results: Vec<TensorNode>,
-    ) -> Result<Executable, TensorError> {
+    ) -> Result<Executable> {
         let used = |node: &&TensorNode| compiled.nodes().contains(node) || results.contains(node);
         let new = inputs.values().filter(used).filter(|node| !shared.contains(node));
         let routine = compiled.link(&with_zeros(shared.clone(), new)?)?;
@@ -225,7 +220,7 @@ impl Executable {
     /// An input that is missing, unknown, or of another shape or type; an integer that is no position, see
     /// [`Graph::check_positions`](crate::Graph::check_positions); symbols of the graph, which
     /// [`run_with`](Executable::run_with) binds; an error of the device.
-    pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, TensorError> {
+    pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>> {
         self.run_with(inputs, &[])
     }
 
@@ -234,11 +229,7 @@ impl Executable {
     ///
     /// # Errors
     /// Fails like [`run`](Executable::run), or if a symbol has no value or one outside its range.
-    pub fn run_with(
-        &self,
-        inputs: &[(&str, &HostArray)],
-        symbols: &[(&str, i64)],
-    ) -> Result<Vec<HostArray>, TensorError> {
+    pub fn run_with(&self, inputs: &[(&str, &HostArray)], symbols: &[(&str, i64)]) -> Result<Vec<HostArray>> {
         let sizes = self.sizes_of(inputs.iter().copied())?;
         let (_taken, run) = self.started(self.copied(inputs)?, symbols, &sizes)?;
         run.results()
@@ -248,7 +239,7 @@ impl Executable {
     ///
     /// # Errors
     /// Fails like [`run`](Executable::run).
-    pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>, TensorError> {
+    pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>> {
         let sizes = self.sizes_of(inputs.iter().map(|(name, values)| (*name, &**values)))?;
         let (_taken, run) = self.started(self.checked(inputs)?, &[], &sizes)?;
         run.results()
@@ -275,44 +266,28 @@ impl Executable {
     /// # Errors
     /// Fails like [`run_with`](Executable::run_with), but for errors of the run that are found later, which
     /// the results and the event have.
-    pub fn start(
-        &self,
-        inputs: &[(&str, &HostArray)],
-        symbols: &[(&str, i64)],
-    ) -> Result<StartedRun, TensorError> {
+    pub fn start(&self, inputs: &[(&str, &HostArray)], symbols: &[(&str, i64)]) -> Result<StartedRun> {
         let sizes = self.sizes_of(inputs.iter().copied())?;
         Ok(self.started(self.copied(inputs)?, symbols, &sizes)?.1)
     }
 
     /// [`start`](Executable::start) without a copy of the inputs on the host. Symbols that the graph does not
     /// have are left out.
-    pub(crate) fn start_shared(
-        &self,
-        inputs: &BatchValues,
-        symbols: &[(&str, i64)],
-    ) -> Result<StartedRun, TensorError> {
+    pub(crate) fn start_shared(&self, inputs: &BatchValues, symbols: &[(&str, i64)]) -> Result<StartedRun> {
         let sizes = self.sizes_in(inputs)?;
         Ok(self.started(self.shared_batch(inputs)?, &self.known_symbols(symbols), &sizes)?.1)
     }
 
     /// [`start_shared`](Executable::start_shared) on the stream of the weights, without copies of the results:
     /// they are in [`context`](Executable::context).
-    pub(crate) fn start_first(
-        &self,
-        inputs: &BatchValues,
-        symbols: &[(&str, i64)],
-    ) -> Result<(), TensorError> {
+    pub(crate) fn start_first(&self, inputs: &BatchValues, symbols: &[(&str, i64)]) -> Result<()> {
         let _taken = self.weights.run_streams().take(1);
         let _order = self.weights.order(self.is_divided);
         self.start_in_order(Some(inputs), symbols)
     }
 
     /// [`start_first`](Executable::start_first) for a caller that takes care that nothing comes between.
-    pub(crate) fn start_in_order(
-        &self,
-        inputs: Option<&BatchValues>,
-        symbols: &[(&str, i64)],
-    ) -> Result<(), TensorError> {
+    pub(crate) fn start_in_order(&self, inputs: Option<&BatchValues>, symbols: &[(&str, i64)]) -> Result<()> {
         let sizes = inputs.map_or(Ok(SizeValues::default()), |inputs| self.sizes_in(inputs))?;
         let inputs = inputs.map_or(Ok(Vec::new()), |inputs| self.shared_batch(inputs))?;
         let bindings = self.bindings(&self.known_symbols(symbols), &sizes)?;
@@ -327,7 +302,7 @@ impl Executable {
         inputs: CopiedInputs<'_>,
         symbols: &[(&str, i64)],
         sizes: &SizeValues,
-    ) -> Result<(TakenStream<'_>, StartedRun), TensorError> {
+    ) -> Result<(TakenStream<'_>, StartedRun)> {
         let bindings = self.bindings(symbols, sizes)?;
         let (taken, routine) = self.instance();
         copy_in(&routine, inputs)?;
@@ -344,7 +319,7 @@ impl Executable {
             let pending = Mutex::new(Some(pending));
             Ok(RunResult { name: node.name(), pending, dims, array: OnceLock::new() })
         };
-        let results = self.results.iter().map(result).collect::<Result<Vec<_>, TensorError>>()?;
+        let results = self.results.iter().map(result).collect::<Result<Vec<_>>>()?;
         Ok((taken, StartedRun { event, results }))
     }
 
@@ -361,7 +336,7 @@ impl Executable {
         (streams.take(1), self.routine.clone())
     }
 
-    fn routine_on(&self, taken: &TakenStream<'_>) -> Result<Routine, TensorError> {
+    fn routine_on(&self, taken: &TakenStream<'_>) -> Result<Routine> {
         if taken.number == 0 {
             return Ok(self.routine.clone());
         }
@@ -403,7 +378,7 @@ impl Executable {
     }
 
     /// The inputs that the routine reads, after a check of all. They are copied.
-    fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>, TensorError> {
+    fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>> {
         self.check_inputs(inputs.iter().copied())?;
         let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
         read.map(|(node, values)| {
@@ -415,10 +390,10 @@ impl Executable {
     }
 
     /// The inputs that the routine reads, after a check of all.
-    fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, TensorError> {
+    fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>> {
         self.check_inputs(inputs.iter().map(|(name, values)| (*name, &**values)))?;
         let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
-        let is_leading = |node: &TensorNode, values: &HostArray| -> Result<bool, TensorError> {
+        let is_leading = |node: &TensorNode, values: &HostArray| -> Result<bool> {
             Ok(node.run_sizes().is_empty() || leading(node, values.dims())? == *values.dims())
         };
         read.map(|(node, values)| match is_leading(node, values)? {
@@ -428,17 +403,17 @@ impl Executable {
         .collect()
     }
 
-    fn sizes_in(&self, inputs: &BatchValues) -> Result<SizeValues, TensorError> {
+    fn sizes_in(&self, inputs: &BatchValues) -> Result<SizeValues> {
         self.sizes_of(inputs.arrays().iter().map(|(name, values)| (name.as_str(), &**values)))
     }
 
-    fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>, TensorError> {
+    fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>> {
         let inputs = inputs.arrays().iter().map(|(name, values)| (name.as_str(), values.clone()));
         self.checked(&inputs.collect::<Vec<_>>())
     }
 
     /// Checks the inputs of a batch, as a run does.
-    pub(crate) fn check_batch(&self, inputs: &BatchValues) -> Result<(), TensorError> {
+    pub(crate) fn check_batch(&self, inputs: &BatchValues) -> Result<()> {
         self.check_inputs(inputs.arrays().iter().map(|(name, values)| (name.as_str(), &**values)))
     }
 
@@ -447,10 +422,7 @@ impl Executable {
         self.inputs.get(name).filter(|node| self.context().contains(node))
     }
 
-    fn check_inputs<'a>(
-        &self,
-        inputs: impl Iterator<Item = (&'a str, &'a HostArray)> + Clone,
-    ) -> Result<(), TensorError> {
+    fn check_inputs<'a>(&self, inputs: impl Iterator<Item = (&'a str, &'a HostArray)> + Clone) -> Result<()> {
         let fail = |name: &str, problem| {
             Err(TensorError::Input {
                 name: name.into(),
@@ -481,10 +453,7 @@ impl Executable {
     }
 
     /// The sizes that the inputs give.
-    fn sizes_of<'a>(
-        &self,
-        inputs: impl Iterator<Item = (&'a str, &'a HostArray)>,
-    ) -> Result<SizeValues, TensorError> {
+    fn sizes_of<'a>(&self, inputs: impl Iterator<Item = (&'a str, &'a HostArray)>) -> Result<SizeValues> {
         let mut sizes = SizeValues::default();
         for (name, values) in inputs {
             let Some(node) = self.inputs.get(name) else { continue };
@@ -495,7 +464,7 @@ impl Executable {
     }
 
     /// The bindings of the symbols, in the order of the routine.
-    fn bindings(&self, symbols: &[(&str, i64)], sizes: &SizeValues) -> Result<Vec<i64>, TensorError> {
+    fn bindings(&self, symbols: &[(&str, i64)], sizes: &SizeValues) -> Result<Vec<i64>> {
         let all: &[Symbol] = self.routine.bindings();
         let unknown = symbols.iter().find(|(name, _)| all.iter().all(|symbol| symbol.name != *name));
         if let Some((name, _)) = unknown {
@@ -512,7 +481,7 @@ impl Executable {
     }
 }
 
-fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), TensorError> {
+fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<()> {
     for (node, values) in inputs {
         let context = routine.context();
         let _ = match node.run_sizes().is_empty() {
@@ -549,7 +518,7 @@ impl StartedRun {
     ///
     /// # Errors
     /// A position beyond the results, or an error of the run.
-    pub fn result(&self, at: usize) -> Result<&HostArray, TensorError> {
+    pub fn result(&self, at: usize) -> Result<&HostArray> {
         self.results.get(at).ok_or_else(|| self.no_result(at))?.read()
     }
 
@@ -557,7 +526,7 @@ impl StartedRun {
     ///
     /// # Errors
     /// An error of the run.
-    pub fn results(self) -> Result<Vec<HostArray>, TensorError> {
+    pub fn results(self) -> Result<Vec<HostArray>> {
         self.results.iter().try_for_each(|result| result.read().map(drop))?;
         Ok(self.results.into_iter().filter_map(|result| result.array.into_inner()).collect())
     }
@@ -569,7 +538,7 @@ impl StartedRun {
 }
 
 impl RunResult {
-    fn read(&self) -> Result<&HostArray, TensorError> {
+    fn read(&self) -> Result<&HostArray> {
         let mut pending = locked(&self.pending);
         if let Some(copy) = &*pending {
             copy.sync()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayjit::{DType, HostArray};
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     graph::Graph,
     operand::number_of,
     shape::{letter, whole},
@@ -30,7 +30,7 @@ impl Graph {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn constant(&self, values: impl Into<Arc<HostArray>>) -> Result<Tensor, TensorError> {
+    pub fn constant(&self, values: impl Into<Arc<HostArray>>) -> Result<Tensor> {
         self.add_constant(Call::new("constant"), values.into())
     }
 
@@ -47,7 +47,7 @@ impl Graph {
     /// # Errors
     /// A shape with too many axes, or a size that overflows.
     #[track_caller]
-    pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
+    pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.filled(Call::new("zeros"), shape, 0.0, dtype)
     }
 
@@ -64,7 +64,7 @@ impl Graph {
     /// # Errors
     /// A shape with too many axes, or a size that overflows.
     #[track_caller]
-    pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
+    pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.filled(Call::new("ones"), shape, 1.0, dtype)
     }
 
@@ -83,11 +83,11 @@ impl Graph {
     /// # Errors
     /// A number that the type does not hold, a shape with too many axes, or a size that overflows.
     #[track_caller]
-    pub fn full(&self, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor, TensorError> {
+    pub fn full(&self, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor> {
         self.filled(Call::new("full"), shape, value, dtype)
     }
 
-    fn filled(&self, call: Call, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor, TensorError> {
+    fn filled(&self, call: Call, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor> {
         if shape.contains(&0) {
             return self.empty(call, shape, dtype);
         }

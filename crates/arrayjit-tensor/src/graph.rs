@@ -17,7 +17,7 @@ use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign
 
 use self::scans::Scans;
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand},
     parameter::{Parameter, locked},
     positions::{InputParts, PositionCheck},
@@ -121,12 +121,7 @@ impl Graph {
     /// # Errors
     /// An input of that name exists already, or a size overflows.
     #[track_caller]
-    pub fn input(
-        &self,
-        name: &str,
-        shape: impl IntoIterator<Item = usize>,
-        dtype: DType,
-    ) -> Result<Tensor, TensorError> {
+    pub fn input(&self, name: &str, shape: impl IntoIterator<Item = usize>, dtype: DType) -> Result<Tensor> {
         let call = Call::new("input");
         let node = TensorNode::builder(name).dims(shape).dtype(dtype).build();
         self.add_input(call, name, node)
@@ -138,7 +133,7 @@ impl Graph {
         call: Call,
         name: &str,
         node: Result<TensorNode, arrayjit::TensorNodeError>,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         if self.state().inputs.iter().any(|(other, _)| other == name) {
             return Err(self.fail(call, TensorError::Name { what: "input", name: name.into() }));
         }
@@ -213,7 +208,7 @@ impl Graph {
     /// # Errors
     /// An error of the text, with its line; a tensor that the text writes, or one of another graph.
     #[track_caller]
-    pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, TensorError> {
+    pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor> {
         let call = Call::new("apply");
         let program = self.user_program(call, text)?;
         let result = program.last_written().ok_or_else(|| self.fail(call, nothing_written()))?.to_owned();
@@ -231,7 +226,7 @@ impl Graph {
         text: &str,
         inputs: &[(&str, &dyn TensorOperand)],
         results: [&str; N],
-    ) -> Result<[Tensor; N], TensorError> {
+    ) -> Result<[Tensor; N]> {
         let call = Call::new("apply");
         let program = self.user_program(call, text)?;
         let tensors = self.emit_program(call, program, &arguments(inputs), &results)?;
@@ -239,7 +234,7 @@ impl Graph {
     }
 
     /// A text of the user. The labels of the nodes that it makes have the path of the module.
-    fn user_program(&self, call: Call, text: &str) -> Result<Program, TensorError> {
+    fn user_program(&self, call: Call, text: &str) -> Result<Program> {
         let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         Ok(program.within(&self.module()))
     }
@@ -262,7 +257,7 @@ impl Graph {
     /// None for a parameter whose size does not overflow, as that of every parameter.
     #[doc(hidden)]
     #[track_caller]
-    pub fn tensor_of(&self, parameter: &Parameter) -> Result<Tensor, TensorError> {
+    pub fn tensor_of(&self, parameter: &Parameter) -> Result<Tensor> {
         self.state().mention(parameter);
         Tensor::new(self.clone(), parameter.node().clone())
             .map_err(|error| self.fail(Call::new("parameter"), error))
@@ -301,7 +296,7 @@ impl Graph {
     }
 
     /// Adds an array whose values never change.
-    pub(crate) fn add_constant(&self, call: Call, values: Arc<HostArray>) -> Result<Tensor, TensorError> {
+    pub(crate) fn add_constant(&self, call: Call, values: Arc<HostArray>) -> Result<Tensor> {
         let label: Vec<String> = self.new_name(call.op).split('.').map(str::to_owned).collect();
         let dims = values.dims_without_padding();
         let node = TensorNode::builder(label).dims(dims).dtype(values.dtype()).build();
@@ -334,7 +329,7 @@ impl Graph {
         text: &str,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    ) -> Result<Vec<Tensor>> {
         // The text is parsed alone, so that the columns of its errors are the caller's.
         let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         self.emit_program(call, program, inputs, results)
@@ -347,7 +342,7 @@ impl Graph {
         program: Program,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    ) -> Result<Vec<Tensor>> {
         let mut read = self.read_text(call, program, inputs, results)?;
         check_written(&read.assignments, inputs).map_err(|error| self.fail(call, error))?;
         self.state().scans.number(&mut read.assignments);
@@ -361,19 +356,14 @@ impl Graph {
         program: Program,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<ReadText, TensorError> {
+    ) -> Result<ReadText> {
         self.check_graph(call, inputs.iter().map(|(_, argument)| *argument))?;
         self.check_sizes(call, inputs)?;
         read(program.with_bounds_as_sizes(), inputs, results).map_err(|error| self.fail(call, error))
     }
 
     /// Adds the statements of a text, and returns its results.
-    fn add(
-        &self,
-        call: Call,
-        read: ReadText,
-        inputs: &[(&str, Argument<'_>)],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    fn add(&self, call: Call, read: ReadText, inputs: &[(&str, Argument<'_>)]) -> Result<Vec<Tensor>> {
         let mut state = self.state();
         state.scans.check_thread().map_err(|error| fail_in(&state, call, error))?;
         for (_, argument) in inputs {
@@ -395,7 +385,7 @@ impl Graph {
         call: Call,
         inputs: &[(&str, Argument<'_>)],
         text: impl FnOnce(&str) -> String,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let name = self.new_name(call.op);
         let tensors = self.emit(call, &text(&name), inputs, &[&name])?;
         tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
@@ -403,7 +393,7 @@ impl Graph {
 
     /// A result without elements. Statements over ranges of letters cannot say it, because a range has at
     /// least one value.
-    pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
+    pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.result(call, &[], |y| format!("node {y} {dtype}[{}]\n{y} := offsets()", dims(shape)))
     }
 
@@ -412,11 +402,7 @@ impl Graph {
         fail_in(&self.state(), call, problem)
     }
 
-    fn check_graph<'a>(
-        &self,
-        call: Call,
-        arguments: impl Iterator<Item = Argument<'a>>,
-    ) -> Result<(), TensorError> {
+    fn check_graph<'a>(&self, call: Call, arguments: impl Iterator<Item = Argument<'a>>) -> Result<()> {
         let tensors = arguments.filter(|argument| argument.graph().is_some());
         for tensor in tensors {
             if tensor.graph() != Some(self) {
@@ -488,11 +474,7 @@ struct ReadText {
     results: Vec<TensorNode>,
 }
 
-fn read(
-    mut program: Program,
-    inputs: &[(&str, Argument<'_>)],
-    results: &[&str],
-) -> Result<ReadText, TensorError> {
+fn read(mut program: Program, inputs: &[(&str, Argument<'_>)], results: &[&str]) -> Result<ReadText> {
     let mut numbers = Assignments::default();
     let mut nodes = Nodes::default();
     let is_wide = inputs.iter().any(|(_, argument)| argument.dtype() == Some(DType::F64));
@@ -526,7 +508,7 @@ fn read(
 
 /// Checks that the statements write no tensor: other operations may have read it before, and would be
 /// evaluated with the new values after a change of order.
-fn check_written(assignments: &Assignments, inputs: &[(&str, Argument<'_>)]) -> Result<(), TensorError> {
+fn check_written(assignments: &Assignments, inputs: &[(&str, Argument<'_>)]) -> Result<()> {
     let written = assignments.written_nodes();
     let is_written = |argument: &Argument<'_>| match argument {
         Argument::Tensor(tensor) => written.contains(tensor.node()),

@@ -6,7 +6,7 @@ use arrayjit::text::declared_sizes;
 use tnode::{RunSize, SizeSum};
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand, number, number_of},
     refinement::{Refinement, closed},
     shape::{access, axis_at, broadcast, broadcast_indices, clause, letter, letters, whole},
@@ -73,11 +73,11 @@ impl Tensor {
     /// # Errors
     /// A shape with another number of elements, or with several open sizes.
     #[track_caller]
-    pub fn reshape(&self, shape: &[isize]) -> Result<Tensor, TensorError> {
+    pub fn reshape(&self, shape: &[isize]) -> Result<Tensor> {
         self.reshaped(Call::new("reshape"), shape)
     }
 
-    fn reshaped(&self, call: Call, shape: &[isize]) -> Result<Tensor, TensorError> {
+    fn reshaped(&self, call: Call, shape: &[isize]) -> Result<Tensor> {
         let to = closed(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
         if to == self.shape() {
             return Ok(self.clone());
@@ -109,7 +109,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a last axis before the first.
     #[track_caller]
-    pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor, TensorError> {
+    pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
         let call = Call::new("flatten");
         let fail = |kind| self.graph().fail(call, kind);
         let (first, last) =
@@ -136,7 +136,7 @@ impl Tensor {
     /// # Errors
     /// A position beyond the axes.
     #[track_caller]
-    pub fn unsqueeze(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
         let call = Call::new("unsqueeze");
         let mut shape: Vec<usize> = self.shape().to_vec();
         shape.push(1);
@@ -156,7 +156,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or one of another size.
     #[track_caller]
-    pub fn squeeze(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn squeeze(&self, axis: isize) -> Result<Tensor> {
         let call = Call::new("squeeze");
         let fail = |kind| self.graph().fail(call, kind);
         let removed = axis_at(axis, self.shape()).map_err(fail)?;
@@ -179,11 +179,11 @@ impl Tensor {
     /// # Errors
     /// An order that does not name each axis once.
     #[track_caller]
-    pub fn permute(&self, order: &[isize]) -> Result<Tensor, TensorError> {
+    pub fn permute(&self, order: &[isize]) -> Result<Tensor> {
         self.permuted(Call::new("permute"), order)
     }
 
-    fn permuted(&self, call: Call, order: &[isize]) -> Result<Tensor, TensorError> {
+    fn permuted(&self, call: Call, order: &[isize]) -> Result<Tensor> {
         let fail = |kind| self.graph().fail(call, kind);
         let order =
             order.iter().map(|&at| axis_at(at, self.shape())).collect::<Result<Vec<_>, _>>().map_err(fail)?;
@@ -213,7 +213,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn transpose(&self, first: isize, second: isize) -> Result<Tensor, TensorError> {
+    pub fn transpose(&self, first: isize, second: isize) -> Result<Tensor> {
         let call = Call::new("transpose");
         let fail = |kind| self.graph().fail(call, kind);
         let mut order: Vec<isize> = (0..self.rank() as isize).collect();
@@ -231,7 +231,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
-    pub fn slice(&self, axis: isize, range: Range<usize>) -> Result<Tensor, TensorError> {
+    pub fn slice(&self, axis: isize, range: Range<usize>) -> Result<Tensor> {
         self.sliced(Call::new("slice"), axis, range, 1)
     }
 
@@ -245,7 +245,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, a range that leaves it, or a step of 0.
     #[track_caller]
-    pub fn slice_step(&self, axis: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
+    pub fn slice_step(&self, axis: isize, range: Range<usize>, step: usize) -> Result<Tensor> {
         self.sliced(Call::new("slice_step"), axis, range, step)
     }
 
@@ -259,7 +259,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
-    pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Tensor, TensorError> {
+    pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Tensor> {
         self.sliced(Call::new("narrow"), axis, start..start.saturating_add(length), 1)
     }
 
@@ -273,7 +273,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or an index that leaves it.
     #[track_caller]
-    pub fn select(&self, axis: isize, index: usize) -> Result<Tensor, TensorError> {
+    pub fn select(&self, axis: isize, index: usize) -> Result<Tensor> {
         let call = Call::new("select");
         let fixed = self.checked_range(call, axis, &(index..index.saturating_add(1)))?;
         let read = (0..self.rank()).map(|at| if at == fixed { index.to_string() } else { letter(at) });
@@ -283,7 +283,7 @@ impl Tensor {
             .result(call, &[("x", Argument::Tensor(self))], |y| format!("{} := {read}", access(y, kept)))
     }
 
-    fn sliced(&self, call: Call, at: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
+    fn sliced(&self, call: Call, at: isize, range: Range<usize>, step: usize) -> Result<Tensor> {
         let sliced = self.checked_range(call, at, &range)?;
         if step == 0 {
             let expected = "1 or more".into();
@@ -300,7 +300,7 @@ impl Tensor {
     }
 
     /// The axis, if it has the elements of the range.
-    fn checked_range(&self, call: Call, at: isize, range: &Range<usize>) -> Result<usize, TensorError> {
+    fn checked_range(&self, call: Call, at: isize, range: &Range<usize>) -> Result<usize> {
         let fail = |kind| self.graph().fail(call, kind);
         let axis = axis_at(at, self.shape()).map_err(fail)?;
         if range.start > range.end || range.end > self.shape()[axis] {
@@ -321,7 +321,7 @@ impl Tensor {
     /// # Errors
     /// More margins than axes, or margins so large that a size overflows.
     #[track_caller]
-    pub fn pad(&self, margins: &[(usize, usize)], value: f64) -> Result<Tensor, TensorError> {
+    pub fn pad(&self, margins: &[(usize, usize)], value: f64) -> Result<Tensor> {
         let call = Call::new("pad");
         if margins.len() > self.rank() {
             let (found, expected) = (margins.len().to_string(), format!("at most {} pairs", self.rank()));
@@ -345,13 +345,7 @@ impl Tensor {
     /// # Errors
     /// A number that the type cannot hold.
     #[doc(hidden)]
-    pub fn padded(
-        &self,
-        call: Call,
-        shape: &[usize],
-        before: &[i64],
-        number: &str,
-    ) -> Result<Tensor, TensorError> {
+    pub fn padded(&self, call: Call, shape: &[usize], before: &[i64], number: &str) -> Result<Tensor> {
         let read = before.iter().enumerate();
         let read = read.map(|(at, margin)| format!("{} - {margin}", letter(at)).replace("- -", "+ "));
         self.read(call, shape, &format!("pad(x, {number})"), &read.collect::<Vec<_>>())
@@ -362,18 +356,12 @@ impl Tensor {
     /// # Errors
     /// Indices that leave the tensor.
     #[doc(hidden)]
-    pub fn moved(&self, call: Call, shape: &[usize], indices: &[String]) -> Result<Tensor, TensorError> {
+    pub fn moved(&self, call: Call, shape: &[usize], indices: &[String]) -> Result<Tensor> {
         self.read(call, shape, "x", indices)
     }
 
     /// Reads `source`, this tensor with the name x, at these indices.
-    fn read(
-        &self,
-        call: Call,
-        shape: &[usize],
-        source: &str,
-        indices: &[String],
-    ) -> Result<Tensor, TensorError> {
+    fn read(&self, call: Call, shape: &[usize], source: &str, indices: &[String]) -> Result<Tensor> {
         if shape.contains(&0) {
             return self.graph().empty(call, shape, self.dtype());
         }
@@ -393,7 +381,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn flip(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn flip(&self, axis: isize) -> Result<Tensor> {
         let call = Call::new("flip");
         let flipped = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if self.num_elements() == 0 {
@@ -414,7 +402,7 @@ impl Tensor {
     /// # Errors
     /// A shape to which this one does not broadcast.
     #[track_caller]
-    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
         let call = Call::new("broadcast_to");
         let to = broadcast(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
         if to != shape {
@@ -437,7 +425,7 @@ impl Tensor {
     /// # Errors
     /// No tensors, shapes that differ on another axis, or a tensor of another graph.
     #[track_caller]
-    pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor, TensorError> {
+    pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let call = Call::new("concat");
         let Some(first) = tensors.first() else {
             let expected = "at least one tensor".into();
@@ -491,7 +479,7 @@ impl Tensor {
     /// # Errors
     /// Fails like [`concat`](Tensor::concat).
     #[track_caller]
-    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor, TensorError> {
+    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let parts = tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<Vec<_>, _>>()?;
         Tensor::concat(&parts.iter().collect::<Vec<_>>(), axis)
     }
@@ -508,7 +496,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or sizes that do not add up.
     #[track_caller]
-    pub fn split(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>, TensorError> {
+    pub fn split(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>> {
         let call = Call::new("split");
         let cut = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let sum = sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
@@ -536,7 +524,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or whose size is no multiple of `parts`.
     #[track_caller]
-    pub fn chunk(&self, parts: usize, axis: isize) -> Result<Vec<Tensor>, TensorError> {
+    pub fn chunk(&self, parts: usize, axis: isize) -> Result<Vec<Tensor>> {
         let call = Call::new("chunk");
         let size = self.shape()[axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?];
         if parts == 0 || parts > size.max(1) || !size.is_multiple_of(parts) {
@@ -559,7 +547,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, parts that are longer than it, or a step of 0.
     #[track_caller]
-    pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor, TensorError> {
+    pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor> {
         let call = Call::new("unfold");
         let unfolded = self.checked_range(call, axis, &(0..size))?;
         if step == 0 {
@@ -585,7 +573,7 @@ impl Tensor {
     /// # Errors
     /// A number that the type cannot hold.
     #[track_caller]
-    pub fn full_like(&self, value: impl TensorOperand) -> Result<Tensor, TensorError> {
+    pub fn full_like(&self, value: impl TensorOperand) -> Result<Tensor> {
         let call = Call::new("full_like");
         let value = match value.argument() {
             Argument::Integer(value) => value.to_string(),

@@ -3,7 +3,7 @@
 use arrayjit::Scalar;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, number},
     options::options,
     reduce::sum_types,
@@ -79,7 +79,7 @@ impl Tensor {
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
     #[track_caller]
-    pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor> {
         self.of_classes(Call::new("cross_entropy"), labels, &CrossEntropyOptions::new(), true)
     }
 
@@ -90,11 +90,7 @@ impl Tensor {
     /// Labels of another shape than this tensor without the class axis, or labels that are no integers;
     /// weights that are not one for each class; a smoothing beyond 0 to 1.
     #[track_caller]
-    pub fn cross_entropy_with(
-        &self,
-        labels: &Tensor,
-        options: &CrossEntropyOptions,
-    ) -> Result<Tensor, TensorError> {
+    pub fn cross_entropy_with(&self, labels: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor> {
         self.of_classes(Call::new("cross_entropy_with"), labels, options, true)
     }
 
@@ -111,7 +107,7 @@ impl Tensor {
     /// # Errors
     /// Fails like [`cross_entropy_with`](Tensor::cross_entropy_with).
     #[track_caller]
-    pub fn nll_loss(&self, labels: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor, TensorError> {
+    pub fn nll_loss(&self, labels: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor> {
         self.of_classes(Call::new("nll_loss"), labels, options, false)
     }
 
@@ -121,7 +117,7 @@ impl Tensor {
         labels: &Tensor,
         options: &CrossEntropyOptions,
         are_logits: bool,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         labels.integers(call)?;
         self.floats(call)?;
         let fail = |kind| self.graph().fail(call, kind);
@@ -210,7 +206,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn mse_loss(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn mse_loss(&self, target: &Tensor) -> Result<Tensor> {
         self.mean_of(Call::new("mse_loss"), target, "({x} - {z}) * ({x} - {z})")
     }
 
@@ -224,7 +220,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn l1_loss(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn l1_loss(&self, target: &Tensor) -> Result<Tensor> {
         self.mean_of(Call::new("l1_loss"), target, "abs({x} - {z})")
     }
 
@@ -238,7 +234,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape, or a `delta` that is not above 0.
     #[track_caller]
-    pub fn huber_loss(&self, target: &Tensor, delta: f64) -> Result<Tensor, TensorError> {
+    pub fn huber_loss(&self, target: &Tensor, delta: f64) -> Result<Tensor> {
         let call = Call::new("huber_loss");
         self.above_zero(call, "delta", delta)?;
         let (delta, half) = (number(delta), number(0.5 * delta));
@@ -257,7 +253,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape, or a `beta` that is not above 0.
     #[track_caller]
-    pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64) -> Result<Tensor, TensorError> {
+    pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64) -> Result<Tensor> {
         let call = Call::new("smooth_l1_loss");
         self.above_zero(call, "beta", beta)?;
         let (scale, beta, half) = (number(0.5 / beta), number(beta), number(0.5 * beta));
@@ -277,7 +273,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn binary_cross_entropy_with_logits(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn binary_cross_entropy_with_logits(&self, target: &Tensor) -> Result<Tensor> {
         let call = Call::new("binary_cross_entropy_with_logits");
         self.mean_of(call, target, "max({x}, 0) - {x} * {z} + log1p(exp(-abs({x})))")
     }
@@ -293,7 +289,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn binary_cross_entropy(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn binary_cross_entropy(&self, target: &Tensor) -> Result<Tensor> {
         let call = Call::new("binary_cross_entropy");
         self.mean_of(call, target, "({z} - 1) * max(log1p(-{x}), -100) - {z} * max(log({x}), -100)")
     }
@@ -311,7 +307,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn kl_div(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn kl_div(&self, target: &Tensor) -> Result<Tensor> {
         let batch = self.shape().first().copied().unwrap_or(1);
         let term = "where({z} > 0, {z} * (log({z}) - {x}), 0.0)";
         self.sum_of(Call::new("kl_div"), target, term, batch)
@@ -328,7 +324,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn poisson_nll_loss(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn poisson_nll_loss(&self, target: &Tensor) -> Result<Tensor> {
         self.mean_of(Call::new("poisson_nll_loss"), target, "exp({x}) - {z} * {x}")
     }
 
@@ -342,7 +338,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn hinge_embedding_loss(&self, target: &Tensor, margin: f64) -> Result<Tensor, TensorError> {
+    pub fn hinge_embedding_loss(&self, target: &Tensor, margin: f64) -> Result<Tensor> {
         let term = format!("where({{z}} == 1, {{x}}, max({} - {{x}}, 0))", number(margin));
         self.mean_of(Call::new("hinge_embedding_loss"), target, &term)
     }
@@ -359,12 +355,7 @@ impl Tensor {
     /// # Errors
     /// Vectors or targets of other shapes.
     #[track_caller]
-    pub fn cosine_embedding_loss(
-        &self,
-        other: &Tensor,
-        target: &Tensor,
-        margin: f64,
-    ) -> Result<Tensor, TensorError> {
+    pub fn cosine_embedding_loss(&self, other: &Tensor, target: &Tensor, margin: f64) -> Result<Tensor> {
         let call = Call::new("cosine_embedding_loss");
         self.floats(call)?;
         self.same_shape(call, other)?;
@@ -384,19 +375,13 @@ impl Tensor {
     }
 
     /// The mean of an expression of `{x}` and `{z}`, the elements of this tensor and of the target.
-    fn mean_of(&self, call: Call, target: &Tensor, expression: &str) -> Result<Tensor, TensorError> {
+    fn mean_of(&self, call: Call, target: &Tensor, expression: &str) -> Result<Tensor> {
         self.sum_of(call, target, expression, self.num_elements())
     }
 
     /// The sum of an expression of `{x}` and `{z}`, the elements of this tensor and of the target, divided by
     /// a number.
-    fn sum_of(
-        &self,
-        call: Call,
-        target: &Tensor,
-        expression: &str,
-        divisor: usize,
-    ) -> Result<Tensor, TensorError> {
+    fn sum_of(&self, call: Call, target: &Tensor, expression: &str, divisor: usize) -> Result<Tensor> {
         self.floats(call)?;
         self.same_shape(call, target)?;
         self.some(call, self.num_elements())?;
@@ -414,7 +399,7 @@ impl Tensor {
         })
     }
 
-    fn same_shape(&self, call: Call, target: &Tensor) -> Result<(), TensorError> {
+    fn same_shape(&self, call: Call, target: &Tensor) -> Result<()> {
         if target.shape() == self.shape() {
             return Ok(());
         }
@@ -423,7 +408,7 @@ impl Tensor {
         Err(self.graph().fail(call, TensorError::Shape { what, found, expected }))
     }
 
-    fn above_zero(&self, call: Call, argument: &'static str, value: f64) -> Result<(), TensorError> {
+    fn above_zero(&self, call: Call, argument: &'static str, value: f64) -> Result<()> {
         if value > 0.0 && value.is_finite() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, PendingArray, Pr
 use tnode::PartialFile;
 
 use crate::{
-    error::TensorError,
+    error::{Result, TensorError},
     parameter::{Init, Parameter, Params, locked},
     run_streams::RunStreams,
 };
@@ -67,7 +67,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.
-    pub fn new(backend: &Backend, params: &Params) -> Result<ModelState, TensorError> {
+    pub fn new(backend: &Backend, params: &Params) -> Result<ModelState> {
         let context = Mutex::new(backend.context()?);
         let (backend, params, states) = (backend.clone(), params.clone(), Mutex::default());
         let (run_streams, order) = (RunStreams::default(), RwLock::default());
@@ -117,7 +117,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.
-    pub fn context(&self) -> Result<Context, TensorError> {
+    pub fn context(&self) -> Result<Context> {
         let mut context = locked(&self.0.context);
         let states = locked(&self.0.states).clone();
         for params in [&self.0.params].into_iter().chain(&states) {
@@ -134,7 +134,7 @@ impl ModelState {
     ///
     /// # Errors
     /// A parameter of another model, or an error of the device.
-    pub fn get(&self, parameter: &Parameter) -> Result<HostArray, TensorError> {
+    pub fn get(&self, parameter: &Parameter) -> Result<HostArray> {
         Ok(self.context()?.to_host(parameter.node())?)
     }
 
@@ -160,7 +160,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Values of another shape or type, a parameter of another model, or an error of the device.
-    pub fn set(&self, parameter: &Parameter, values: impl Into<Arc<HostArray>>) -> Result<(), TensorError> {
+    pub fn set(&self, parameter: &Parameter, values: impl Into<Arc<HostArray>>) -> Result<()> {
         let values = values.into();
         check(parameter, &values)?;
         let mut context = locked(&self.0.context);
@@ -178,7 +178,7 @@ impl ModelState {
         Ok(())
     }
 
-    fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<(), TensorError> {
+    fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<()> {
         let _ = self.context()?.from_host(parameter.node(), values)?;
         Ok(())
     }
@@ -187,7 +187,7 @@ impl ModelState {
     pub(crate) fn get_all<'p>(
         &self,
         parameters: impl IntoIterator<Item = &'p Parameter>,
-    ) -> Result<Vec<HostArray>, TensorError> {
+    ) -> Result<Vec<HostArray>> {
         let (order, context) = (self.order(true), self.context()?);
         let copies = parameters.into_iter().map(|parameter| context.start_to_host(parameter.node()));
         let copies = copies.collect::<Result<Vec<PendingArray>, _>>()?;
@@ -199,7 +199,7 @@ impl ModelState {
     pub(crate) fn set_all<'p>(
         &self,
         values: impl IntoIterator<Item = (&'p Parameter, &'p HostArray)>,
-    ) -> Result<(), TensorError> {
+    ) -> Result<()> {
         let _order = self.order(true);
         values.into_iter().try_for_each(|(parameter, values)| self.change(parameter, values))
     }
@@ -208,7 +208,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>, TensorError> {
+    pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>> {
         let parameters = self.0.params.by_name();
         let values = self.get_all(parameters.values())?;
         Ok(parameters.into_keys().zip(values).collect())
@@ -220,7 +220,7 @@ impl ModelState {
     /// # Errors
     /// All parameters without values and all values without parameters, at once; a value of another shape,
     /// or an integer that the type of the parameter does not hold; an error of the device.
-    pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), TensorError> {
+    pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<()> {
         self.load_into(&self.0.params.by_name(), values)
     }
 
@@ -229,12 +229,12 @@ impl ModelState {
         &self,
         parameters: &BTreeMap<String, Parameter>,
         values: &BTreeMap<String, HostArray>,
-    ) -> Result<(), TensorError> {
+    ) -> Result<()> {
         check_names(parameters, values)?;
         let pairs = parameters.values().zip(values.values());
         let converted: Vec<(&Parameter, HostArray)> = pairs
             .map(|(parameter, values)| Ok((parameter, fitting(parameter, values)?)))
-            .collect::<Result<_, TensorError>>()?;
+            .collect::<Result<_>>()?;
         self.set_all(converted.iter().map(|(parameter, values)| (*parameter, values)))
     }
 
@@ -242,7 +242,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn to_safetensors(&self) -> Result<Vec<u8>, TensorError> {
+    pub fn to_safetensors(&self) -> Result<Vec<u8>> {
         let values = self.state_dict()?;
         Ok(safetensors::write(values.iter().map(|(name, values)| (name.as_str(), values)))?)
     }
@@ -254,7 +254,7 @@ impl ModelState {
     /// # Errors
     /// A file that is no safetensors file, and the errors of
     /// [`load_state_dict`](ModelState::load_state_dict).
-    pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), TensorError> {
+    pub fn load_safetensors(&self, bytes: &[u8]) -> Result<()> {
         let mut values = safetensors::read(bytes)?;
         if is_checkpoint(bytes) {
             let parameters = self.0.params.by_name();
@@ -269,7 +269,7 @@ impl ModelState {
     /// # Errors
     /// A file that is none of torch, or whose pickle mentions more than tensors and containers of them, and
     /// the errors of [`load_state_dict`](ModelState::load_state_dict).
-    pub fn load_torch(&self, bytes: &[u8]) -> Result<(), TensorError> {
+    pub fn load_torch(&self, bytes: &[u8]) -> Result<()> {
         self.load_state_dict(&torch::read(bytes)?)
     }
 
@@ -291,7 +291,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device, or a file that cannot be written.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.save_renamed(path, |name| Some(name.to_owned()))
     }
 
@@ -305,7 +305,7 @@ impl ModelState {
         &self,
         path: impl AsRef<Path>,
         rename: impl Fn(&str) -> Option<String>,
-    ) -> Result<(), TensorError> {
+    ) -> Result<()> {
         let path = path.as_ref();
         let save = || {
             let mut parameters = BTreeMap::new();
@@ -327,7 +327,7 @@ impl ModelState {
     ///
     /// # Errors
     /// A file that cannot be read, and the errors of both functions, with the path.
-    pub fn load(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let load = || {
             let bytes = fs::read(path)?;
@@ -371,7 +371,7 @@ impl ModelState {
         &self,
         path: impl AsRef<Path>,
         rename: impl Fn(&str) -> Option<String>,
-    ) -> Result<Vec<String>, TensorError> {
+    ) -> Result<Vec<String>> {
         let path = path.as_ref();
         let load = || {
             let mut values = BTreeMap::new();
@@ -391,7 +391,7 @@ impl ModelState {
 }
 
 /// The arrays of a safetensors file or of a file of torch.
-fn read_arrays(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, TensorError> {
+fn read_arrays(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>> {
     Ok(if is_archive(bytes) { torch::read(bytes)? } else { safetensors::read(bytes)? })
 }
 
@@ -424,7 +424,7 @@ fn initialized(
     params: &Params,
     context: &Context,
     missing: &[Parameter],
-) -> Result<Context, TensorError> {
+) -> Result<Context> {
     let mut program = Assignments::default();
     let mut filled = Vec::new();
     let mut context = context.clone();
@@ -456,7 +456,7 @@ fn initialized(
 pub(crate) fn check_names<P, V>(
     parameters: &BTreeMap<String, P>,
     values: &BTreeMap<String, V>,
-) -> Result<(), TensorError> {
+) -> Result<()> {
     let missing: Vec<String> =
         parameters.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
     let unexpected: Vec<String> =
@@ -468,7 +468,7 @@ pub(crate) fn check_names<P, V>(
 }
 
 /// Checks that values have the shape and type of a parameter.
-pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), TensorError> {
+pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<()> {
     let found = (values.dtype(), values.dims().to_vec());
     let expected = (parameter.dtype(), parameter.shape().to_vec());
     if found == expected {
@@ -480,7 +480,7 @@ pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), Ten
 
 /// The values in the type of a parameter, if they have its shape, and are floats for floats or integers for
 /// integers.
-pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray, TensorError> {
+pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray> {
     let (from, to) = (values.dtype(), parameter.dtype());
     let is_convertible = from.is_float() && to.is_float() || from.is_integer() && to.is_integer();
     if from == to || !is_convertible || values.dims().as_slice() != parameter.shape() {

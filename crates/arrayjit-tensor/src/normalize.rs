@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::{access, axis_at, letter, whole},
@@ -21,7 +21,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
-    pub fn softmax(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn softmax(&self, axis: isize) -> Result<Tensor> {
         self.over_axis(Call::new("softmax"), axis, false)
     }
 
@@ -35,12 +35,12 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
-    pub fn log_softmax(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
         self.over_axis(Call::new("log_softmax"), axis, true)
     }
 
     /// The statements of the prelude's functions of these names, on any axis.
-    fn over_axis(&self, call: Call, at: isize, is_log: bool) -> Result<Tensor, TensorError> {
+    fn over_axis(&self, call: Call, at: isize, is_log: bool) -> Result<Tensor> {
         self.floats(call)?;
         let at = axis_at(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let rank = self.rank();
@@ -80,7 +80,7 @@ impl Tensor {
         weight: impl TensorOperand,
         bias: impl TensorOperand,
         eps: f64,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let call = Call::new("layer_norm");
         let (weight, bias) = (weight.argument(), bias.argument());
         self.floats(call)?;
@@ -111,11 +111,7 @@ impl Tensor {
     /// # Errors
     /// Weights of another shape than the last axis, or integers.
     #[track_caller]
-    pub fn rms_norm(
-        &self,
-        weight: impl TensorOperand,
-        eps: impl Into<Option<f64>>,
-    ) -> Result<Tensor, TensorError> {
+    pub fn rms_norm(&self, weight: impl TensorOperand, eps: impl Into<Option<f64>>) -> Result<Tensor> {
         let call = Call::new("rms_norm");
         let weight = weight.argument();
         self.floats(call)?;
@@ -134,7 +130,7 @@ impl Tensor {
     }
 
     /// The letter of the last axis, if the weights have its shape.
-    fn last_axis(&self, call: Call, weights: &[Argument<'_>]) -> Result<String, TensorError> {
+    fn last_axis(&self, call: Call, weights: &[Argument<'_>]) -> Result<String> {
         let fail = |kind| self.graph().fail(call, kind);
         let last = axis_at(-1, self.shape()).map_err(fail)?;
         for weight in weights {

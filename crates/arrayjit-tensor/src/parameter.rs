@@ -12,7 +12,7 @@ use std::{
 use arrayjit::{DType, HostArray, MemoryMode, Reason, TensorNode};
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::number,
 };
 
@@ -226,7 +226,7 @@ impl Params {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         init: Init,
-    ) -> Result<Parameter, TensorError> {
+    ) -> Result<Parameter> {
         self.make(Call::new("parameter"), name, shape, (init, true))
     }
 
@@ -249,7 +249,7 @@ impl Params {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         init: Init,
-    ) -> Result<Parameter, TensorError> {
+    ) -> Result<Parameter> {
         self.make(Call::new("buffer"), name, shape, (init, false))
     }
 
@@ -332,7 +332,7 @@ impl Params {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         (init, trainable): (Init, bool),
-    ) -> Result<Parameter, TensorError> {
+    ) -> Result<Parameter> {
         let fail = |kind: TensorError| call.error(self.path.as_str(), kind);
         let what = if trainable { "parameter" } else { "buffer" };
         let (name, dtype) = (self.sub(name).path, self.dtype);

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, ops::Range};
 
 use arrayjit::{DType, HostArray, TensorNode};
 
-use crate::{error::Call, error::TensorError};
+use crate::{
+    error::Call,
+    error::{Result, TensorError},
+};
 
 /// Operations that change the order of elements or their type, but drop none.
 const REORDERING: [&str; 11] = [
@@ -104,7 +107,7 @@ impl PositionCheck {
     }
 
     /// Checks the values of the input.
-    pub(crate) fn check(&self, values: &HostArray) -> Result<(), TensorError> {
+    pub(crate) fn check(&self, values: &HostArray) -> Result<()> {
         let Some((value, at)) = self.first_outside(values) else { return Ok(()) };
         let Call { op: operation, at: location, .. } = self.call;
         let (input, count) = (self.part.input.clone(), self.count);

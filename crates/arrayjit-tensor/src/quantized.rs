@@ -22,7 +22,7 @@ pub use self::{
     format::{QuantizedArray, QuantizedFormat},
 };
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand},
     shape::{access, letter, letters, numbered, whole},
     tensor::Tensor,
@@ -69,7 +69,7 @@ impl Tensor {
         &self,
         format: QuantizedFormat,
         arrays: &[A],
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let call = Call::new("quantized_linear");
         let (inputs, outputs) = (format.inputs(), format.outputs());
         if self.shape().last() != Some(&inputs) {
@@ -121,11 +121,7 @@ impl Tensor {
     /// # Errors
     /// Positions that are no integers, another number of arrays, or an array of another shape.
     #[track_caller]
-    pub fn quantized_rows<A: TensorOperand>(
-        &self,
-        format: QuantizedFormat,
-        arrays: &[A],
-    ) -> Result<Tensor, TensorError> {
+    pub fn quantized_rows<A: TensorOperand>(&self, format: QuantizedFormat, arrays: &[A]) -> Result<Tensor> {
         let call = Call::new("quantized_rows");
         self.integers(call)?;
         self.graph().expect_positions(call, self, format.outputs(), None);
@@ -148,7 +144,7 @@ impl Tensor {
     }
 
     /// The first elements along the last axis; the others are padding.
-    fn first_columns(&self, call: Call, count: usize) -> Result<Tensor, TensorError> {
+    fn first_columns(&self, call: Call, count: usize) -> Result<Tensor> {
         if self.shape().last() == Some(&count) {
             return Ok(self.clone());
         }
@@ -166,7 +162,7 @@ impl Tensor {
         format: QuantizedFormat,
         (name, x): (&'static str, &'a Tensor),
         arrays: &'a [A],
-    ) -> Result<Vec<(&'static str, Argument<'a>)>, TensorError> {
+    ) -> Result<Vec<(&'static str, Argument<'a>)>> {
         let expected = format.arrays();
         if arrays.len() != expected.len() {
             let names: Vec<&str> = expected.iter().map(|array| array.name).collect();

@@ -3,7 +3,7 @@
 use arrayjit::{DType, text::declared_sizes};
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, number},
     shape::{Axes, access, axis_at, letter, whole},
     tensor::Tensor,
@@ -24,7 +24,7 @@ struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    fn new(tensor: &'a Tensor, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Self, TensorError> {
+    fn new(tensor: &'a Tensor, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Self> {
         let axes = axes.of_shape(tensor.shape()).map_err(|kind| tensor.graph().fail(call, kind))?;
         Ok(Reduction { tensor, axes, reduced })
     }
@@ -64,18 +64,18 @@ impl<'a> Reduction<'a> {
         format!("({}{factor}{less})", sizes.join(" * "))
     }
 
-    fn emit(&self, call: Call, text: impl FnOnce(&str) -> String) -> Result<Tensor, TensorError> {
+    fn emit(&self, call: Call, text: impl FnOnce(&str) -> String) -> Result<Tensor> {
         self.tensor.graph().result(call, &[("x", Argument::Tensor(self.tensor))], text)
     }
 
     /// Accumulates the elements with `op` in the type of the result.
-    fn folded(&self, call: Call, op: &str, finish: &str) -> Result<Tensor, TensorError> {
+    fn folded(&self, call: Call, op: &str, finish: &str) -> Result<Tensor> {
         self.emit(call, |y| format!("{} {op} {}{finish}", self.result(y), self.operand("x")))
     }
 
     /// Accumulates `value` with `op`, in a type that holds sums, and converts the result by `finish`, in
     /// which `{}` is the sum.
-    fn accumulated(&self, call: Call, op: &str, value: &str, finish: &str) -> Result<Tensor, TensorError> {
+    fn accumulated(&self, call: Call, op: &str, value: &str, finish: &str) -> Result<Tensor> {
         let (wide, narrow) = sum_types(self.tensor.dtype());
         let value = format!("{wide}({value})");
         if finish == "{}" && wide == narrow {
@@ -113,7 +113,7 @@ macro_rules! reduction {
                 /// # Errors
                 /// An axis that the tensor does not have; a mean or variance of no elements.
                 #[track_caller]
-                pub fn $name(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
+                pub fn $name(&self, axes: impl Axes) -> Result<Tensor> {
                     self.$with(Call::new(stringify!($name)), axes, Reduced::Removed)
                 }
 
@@ -130,7 +130,7 @@ macro_rules! reduction {
                 /// # Errors
                 /// An axis that the tensor does not have; a mean or variance of no elements.
                 #[track_caller]
-                pub fn $kept(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
+                pub fn $kept(&self, axes: impl Axes) -> Result<Tensor> {
                     self.$with(Call::new(stringify!($kept)), axes, Reduced::Kept)
                 }
             )*
@@ -167,12 +167,12 @@ reduction! {
 
 impl Tensor {
     #[track_caller]
-    fn sum_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn sum_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         reduction.accumulated(call, ":+=", &reduction.operand("x"), "{}")
     }
 
-    fn mean_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn mean_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         self.some(call, reduction.count())?;
         let count = reduction.count_text(0);
@@ -185,41 +185,36 @@ impl Tensor {
             .emit(call, |y| format!("{sum} :+= f32({value})\n{} := {sum} / {count}", reduction.result(y)))
     }
 
-    fn prod_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn prod_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         reduction.accumulated(call, ":*=", &reduction.operand("x"), "{}")
     }
 
-    fn max_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn max_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":max=", "")
     }
 
-    fn min_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn min_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":min=", "")
     }
 
-    fn any_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn any_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":or=", " != 0")
     }
 
-    fn all_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn all_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":and=", " != 0")
     }
 
-    fn var_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn var_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         self.variance(call, axes, reduced, 1, "{}")
     }
 
-    fn var_population_with(
-        &self,
-        call: Call,
-        axes: impl Axes,
-        reduced: Reduced,
-    ) -> Result<Tensor, TensorError> {
+    fn var_population_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         self.variance(call, axes, reduced, 0, "{}")
     }
 
-    fn std_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn std_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         // Where all elements are equal, the derivative is 0, and not NaN.
         self.variance(call, axes, reduced, 1, "where({v} == 0, 0, sqrt(where({v} == 0, 1, {})))")
     }
@@ -232,7 +227,7 @@ impl Tensor {
         reduced: Reduced,
         correction: usize,
         finish: &str,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         self.floats(call)?;
         let reduction = Reduction::new(self, call, axes, reduced)?;
         self.some(call, reduction.count())?;
@@ -250,7 +245,7 @@ impl Tensor {
         })
     }
 
-    fn logsumexp_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+    fn logsumexp_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor> {
         self.floats(call)?;
         let reduction = Reduction::new(self, call, axes, reduced)?;
         let (top, sum, value) = (reduction.result("m"), reduction.result("s"), reduction.operand("x"));
@@ -277,7 +272,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or one without elements.
     #[track_caller]
-    pub fn argmax(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn argmax(&self, axis: isize) -> Result<Tensor> {
         self.position(Call::new("argmax"), axis, ":max=")
     }
 
@@ -293,11 +288,11 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or one without elements.
     #[track_caller]
-    pub fn argmin(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn argmin(&self, axis: isize) -> Result<Tensor> {
         self.position(Call::new("argmin"), axis, ":min=")
     }
 
-    fn position(&self, call: Call, axis: isize, op: &str) -> Result<Tensor, TensorError> {
+    fn position(&self, call: Call, axis: isize, op: &str) -> Result<Tensor> {
         let reduction = Reduction::new(self, call, axis, Reduced::Removed)?;
         if reduction.count() == 0 {
             let (what, found) = (self.name(), self.shape().to_vec());
@@ -332,7 +327,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn cumsum(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
         self.accumulated(Call::new("cumsum"), axis, ":+=", "<=")
     }
 
@@ -346,7 +341,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn cumprod(&self, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn cumprod(&self, axis: isize) -> Result<Tensor> {
         self.accumulated(Call::new("cumprod"), axis, ":*=", "<=")
     }
 
@@ -356,13 +351,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[doc(hidden)]
-    pub fn accumulated(
-        &self,
-        call: Call,
-        at: isize,
-        op: &str,
-        relation: &str,
-    ) -> Result<Tensor, TensorError> {
+    pub fn accumulated(&self, call: Call, at: isize, op: &str, relation: &str) -> Result<Tensor> {
         let at = axis_at(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let (wide, narrow) = sum_types(self.dtype());
         let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));
@@ -384,7 +373,7 @@ impl Tensor {
     }
 
     /// Rejects a mean of no elements, which would be NaN.
-    pub(crate) fn some(&self, call: Call, count: usize) -> Result<(), TensorError> {
+    pub(crate) fn some(&self, call: Call, count: usize) -> Result<()> {
         if count > 0 {
             return Ok(());
         }
@@ -394,7 +383,7 @@ impl Tensor {
     }
 
     /// Rejects integers, for which the result of the operation would be rounded.
-    pub(crate) fn floats(&self, call: Call) -> Result<(), TensorError> {
+    pub(crate) fn floats(&self, call: Call) -> Result<()> {
         if self.dtype().is_float() {
             return Ok(());
         }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use crate::{
-    error::TensorError,
+    error::{Result, TensorError},
     shape::{access, clause, letter},
 };
 
 /// The shape that `to` means, with its open size replaced.
-pub(crate) fn closed(from: &[usize], to: &[isize]) -> Result<Vec<usize>, TensorError> {
+pub(crate) fn closed(from: &[usize], to: &[isize]) -> Result<Vec<usize>> {
     let fail = || TensorError::Elements { from: from.to_vec(), to: to.to_vec() };
     let elements: usize = from.iter().product();
     let known = to

@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     operand::{Argument, number},
     shape::{letter, whole},
@@ -30,7 +30,7 @@ impl Graph {
     /// # Errors
     /// More than four axes, or an element type that is no float.
     #[track_caller]
-    pub fn rand(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
+    pub fn rand(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor> {
         self.sampled(Call::new("rand"), "uniform", shape, dtype, seed)
     }
 
@@ -47,7 +47,7 @@ impl Graph {
     /// # Errors
     /// More than four axes, or an element type that is no float.
     #[track_caller]
-    pub fn randn(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
+    pub fn randn(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor> {
         self.sampled(Call::new("randn"), "normal", shape, dtype, seed)
     }
 
@@ -58,7 +58,7 @@ impl Graph {
         shape: &[usize],
         dtype: DType,
         seed: u32,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         if shape.len() > MOST_AXES || !dtype.is_float() {
             let expected = format!("floats with at most {MOST_AXES} axes");
             let found = format!("{dtype} {shape:?}");
@@ -89,7 +89,7 @@ impl Graph {
     /// # Errors
     /// A count beyond i32.
     #[track_caller]
-    pub fn arange(&self, count: usize) -> Result<Tensor, TensorError> {
+    pub fn arange(&self, count: usize) -> Result<Tensor> {
         let call = Call::new("arange");
         match count {
             0 => self.empty(call, &[0], DType::I32),
@@ -112,7 +112,7 @@ impl Tensor {
     /// # Errors
     /// A rate outside 0..1, or more than four axes.
     #[track_caller]
-    pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor, TensorError> {
+    pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor> {
         let call = Call::new("dropout");
         if !(0.0..1.0).contains(&rate) {
             let (found, expected) = (rate.to_string(), "at least 0 and less than 1".into());

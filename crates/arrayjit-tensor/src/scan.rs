@@ -3,7 +3,7 @@
 use arrayjit::{DType, indexing::StaticSymbol};
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     operand::{Argument, TensorOperand},
     options::options,
@@ -139,8 +139,8 @@ impl Scan {
     pub fn run<const C: usize, const Y: usize>(
         self,
         initial: [&dyn TensorOperand; C],
-        body: impl FnOnce(&ScanStep, [Tensor; C]) -> Result<([Tensor; C], [Tensor; Y]), TensorError>,
-    ) -> Result<([Tensor; C], [Tensor; Y]), TensorError> {
+        body: impl FnOnce(&ScanStep, [Tensor; C]) -> Result<([Tensor; C], [Tensor; Y])>,
+    ) -> Result<([Tensor; C], [Tensor; Y])> {
         let (graph, call) = (self.graph.clone(), self.call);
         let missing = |_| graph.fail(call, wrong("values", "too few", "as many as the body takes"));
         let initial = initial.map(TensorOperand::argument);
@@ -184,9 +184,9 @@ impl Scan {
     pub fn run_while<const C: usize, const Y: usize>(
         self,
         initial: [&dyn TensorOperand; C],
-        condition: impl FnOnce(&ScanStep, &[Tensor; C]) -> Result<Tensor, TensorError>,
-        body: impl FnOnce(&ScanStep, [Tensor; C]) -> Result<([Tensor; C], [Tensor; Y]), TensorError>,
-    ) -> Result<([Tensor; C], [Tensor; Y]), TensorError> {
+        condition: impl FnOnce(&ScanStep, &[Tensor; C]) -> Result<Tensor>,
+        body: impl FnOnce(&ScanStep, [Tensor; C]) -> Result<([Tensor; C], [Tensor; Y])>,
+    ) -> Result<([Tensor; C], [Tensor; Y])> {
         let (graph, call) = (self.graph.clone(), self.call);
         let fail = || graph.fail(call, wrong("values", "too few", "as many as the body takes"));
         let initial = initial.map(TensorOperand::argument);
@@ -235,7 +235,7 @@ impl Scan {
     }
 
     /// The number of steps, and that from one checkpoint to the next.
-    fn counts(&self) -> Result<(i64, Option<i64>), TensorError> {
+    fn counts(&self) -> Result<(i64, Option<i64>)> {
         let steps = i64::try_from(self.steps).ok().filter(|&steps| steps > 0);
         let steps = steps.ok_or_else(|| wrong("steps", self.steps, "1 or more"))?;
         let every = self.checkpoint.map(|every| match i64::try_from(every) {
@@ -245,7 +245,7 @@ impl Scan {
         Ok((steps, every.transpose()?))
     }
 
-    fn copy(&self, value: Argument<'_>) -> Result<Tensor, TensorError> {
+    fn copy(&self, value: Argument<'_>) -> Result<Tensor> {
         if value.node().is_none() || value.shape().contains(&0) {
             let found = format!("{} of shape {:?}", value.name(), value.shape());
             let error = wrong("a carried value", found, "a tensor or parameter with elements");
@@ -263,19 +263,13 @@ impl ScanStep {
     /// # Errors
     /// An axis that `x` does not have, or one of another size.
     #[track_caller]
-    pub fn slice(&self, x: impl TensorOperand, axis: isize) -> Result<Tensor, TensorError> {
+    pub fn slice(&self, x: impl TensorOperand, axis: isize) -> Result<Tensor> {
         self.slice_from(Call::new("step_slice"), x.argument(), axis, self.scan.backwards)
     }
 
     /// [`slice`](ScanStep::slice) in one of the directions.
     #[doc(hidden)]
-    pub fn slice_from(
-        &self,
-        call: Call,
-        x: Argument<'_>,
-        axis: isize,
-        backwards: bool,
-    ) -> Result<Tensor, TensorError> {
+    pub fn slice_from(&self, call: Call, x: Argument<'_>, axis: isize, backwards: bool) -> Result<Tensor> {
         let (graph, steps) = (&self.scan.graph, self.scan.steps);
         let axis = axis_at(axis, x.shape()).map_err(|error| graph.fail(call, error))?;
         if x.shape()[axis] != steps {
@@ -295,13 +289,13 @@ impl ScanStep {
     /// # Errors
     /// None while the body is written.
     #[track_caller]
-    pub fn number(&self) -> Result<Tensor, TensorError> {
+    pub fn number(&self) -> Result<Tensor> {
         let position = self.position(self.scan.backwards);
         self.statement(Call::new("step_number"), &[], |y| format!("{y} := i64({position})"))
     }
 
     /// Ends the loop here, unless a condition holds: the statements behind do not run, nor do later steps.
-    fn go_on(&self, condition: &Tensor) -> Result<(), TensorError> {
+    fn go_on(&self, condition: &Tensor) -> Result<()> {
         let (graph, call) = (&self.scan.graph, self.scan.call);
         if condition.rank() > 0 {
             let found = listed(std::slice::from_ref(condition));
@@ -324,7 +318,7 @@ impl ScanStep {
         call: Call,
         inputs: &[(&str, Argument<'_>)],
         line: impl FnOnce(&str) -> String,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let graph = &self.scan.graph;
         let name = graph.new_name(call.op);
         let text = self.scanned(&line(&name));
@@ -337,7 +331,7 @@ impl ScanStep {
     }
 
     /// Checks the shapes and types of the values for the next step.
-    fn check(&self, carried: &[Tensor], new: &[Tensor]) -> Result<(), TensorError> {
+    fn check(&self, carried: &[Tensor], new: &[Tensor]) -> Result<()> {
         let is_same =
             |(old, new): (&Tensor, &Tensor)| old.shape() == new.shape() && old.dtype() == new.dtype();
         if new.len() == carried.len() && carried.iter().zip(new).all(is_same) {
@@ -348,12 +342,7 @@ impl ScanStep {
     }
 
     /// Ends the body: collects values, and leaves the new ones to the next step.
-    fn end(
-        &self,
-        carried: &[Tensor],
-        new: &[Tensor],
-        outputs: &[Collected],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    fn end(&self, carried: &[Tensor], new: &[Tensor], outputs: &[Collected]) -> Result<Vec<Tensor>> {
         let (graph, call) = (&self.scan.graph, self.scan.call);
         self.check(carried, new)?;
         let names = [("c", carried.len()), ("n", new.len()), ("o", outputs.len())];

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand, number_of},
     shape::{
         access, axis_at, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered,
@@ -29,7 +29,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, positions that are no integers, or a tensor of another graph.
     #[track_caller]
-    pub fn take(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn take(&self, axis: isize, positions: &Tensor) -> Result<Tensor> {
         take(Call::new("take"), self, Argument::Tensor(self), axis, positions)
     }
 
@@ -45,7 +45,7 @@ impl Tensor {
     /// # Errors
     /// Positions of another rank; otherwise as [`take`](Tensor::take).
     #[track_caller]
-    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor> {
         let call = Call::new("index_select");
         if positions.rank() != 1 {
             let (what, found) = (positions.name(), positions.shape().to_vec());
@@ -67,7 +67,7 @@ impl Tensor {
     /// # Errors
     /// A table of rank 0, positions that are no integers, or a tensor of another graph.
     #[track_caller]
-    pub fn embedding(&self, table: impl TensorOperand) -> Result<Tensor, TensorError> {
+    pub fn embedding(&self, table: impl TensorOperand) -> Result<Tensor> {
         take(Call::new("embedding"), self, table.argument(), 0, self)
     }
 
@@ -84,7 +84,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn gather(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn gather(&self, axis: isize, positions: &Tensor) -> Result<Tensor> {
         let call = Call::new("gather");
         let chosen = self.fitting(call, axis, positions)?;
         self.gathered(call, chosen, positions, whole("p", self.rank()))
@@ -95,13 +95,7 @@ impl Tensor {
     /// # Errors
     /// A tensor of another graph.
     #[doc(hidden)]
-    pub fn gathered(
-        &self,
-        call: Call,
-        at: usize,
-        positions: &Tensor,
-        position: String,
-    ) -> Result<Tensor, TensorError> {
+    pub fn gathered(&self, call: Call, at: usize, positions: &Tensor, position: String) -> Result<Tensor> {
         let read = access("x", computed(self.rank(), at, &position));
         let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
         let ranges = clause(positions.shape());
@@ -121,12 +115,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn scatter_add(
-        &self,
-        axis: isize,
-        positions: &Tensor,
-        source: &Tensor,
-    ) -> Result<Tensor, TensorError> {
+    pub fn scatter_add(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor> {
         let call = Call::new("scatter_add");
         let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
@@ -147,7 +136,7 @@ impl Tensor {
     /// # Errors
     /// Fails like [`scatter_add`](Tensor::scatter_add).
     #[track_caller]
-    pub fn scatter(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn scatter(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor> {
         let call = Call::new("scatter");
         let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
@@ -169,7 +158,7 @@ impl Tensor {
         target: &[String],
         source: &[String],
         operator: Option<&str>,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let (rank, ranges) = (self.rank(), clause_of(source, updates.shape().iter().copied()));
         let old = whole("x", rank);
         let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
@@ -211,7 +200,7 @@ impl Tensor {
     /// # Errors
     /// A mask that does not broadcast to the tensor's shape, or a tensor of another graph.
     #[track_caller]
-    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor, TensorError> {
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
         let call = Call::new("masked_fill");
         let to = broadcast(self.shape(), mask.shape());
         let to = to.map_err(|kind| self.graph().fail(call, kind))?;
@@ -237,7 +226,7 @@ impl Tensor {
     /// # Errors
     /// Fewer than two axes.
     #[track_caller]
-    pub fn tril(&self, diagonal: isize) -> Result<Tensor, TensorError> {
+    pub fn tril(&self, diagonal: isize) -> Result<Tensor> {
         self.triangle(Call::new("tril"), "<=", diagonal)
     }
 
@@ -251,11 +240,11 @@ impl Tensor {
     /// # Errors
     /// Fewer than two axes.
     #[track_caller]
-    pub fn triu(&self, diagonal: isize) -> Result<Tensor, TensorError> {
+    pub fn triu(&self, diagonal: isize) -> Result<Tensor> {
         self.triangle(Call::new("triu"), ">=", diagonal)
     }
 
-    fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor, TensorError> {
+    fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor> {
         let rank = self.rank();
         if rank < 2 {
             let (what, found) = (self.name(), self.shape().to_vec());
@@ -279,7 +268,7 @@ impl Tensor {
     /// # Errors
     /// A tensor of floats.
     #[track_caller]
-    pub fn one_hot(&self, classes: usize) -> Result<Tensor, TensorError> {
+    pub fn one_hot(&self, classes: usize) -> Result<Tensor> {
         let call = Call::new("one_hot");
         self.integers(call)?;
         let rank = self.rank();
@@ -303,7 +292,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor), TensorError> {
+    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor)> {
         let call = Call::new("sort");
         let sorted = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         self.ordered(call, sorted, self.shape()[sorted], descending)
@@ -321,7 +310,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or more elements than it has.
     #[track_caller]
-    pub fn topk(&self, count: usize, axis: isize) -> Result<(Tensor, Tensor), TensorError> {
+    pub fn topk(&self, count: usize, axis: isize) -> Result<(Tensor, Tensor)> {
         let call = Call::new("topk");
         let ranked = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if count > self.shape()[ranked] {
@@ -333,13 +322,7 @@ impl Tensor {
     }
 
     /// The first `count` elements of an axis in sorted order, and their positions.
-    fn ordered(
-        &self,
-        call: Call,
-        at: usize,
-        count: usize,
-        descending: bool,
-    ) -> Result<(Tensor, Tensor), TensorError> {
+    fn ordered(&self, call: Call, at: usize, count: usize, descending: bool) -> Result<(Tensor, Tensor)> {
         let (rank, dtype) = (self.rank(), self.dtype());
         let mut sizes = self.shape().to_vec();
         sizes[at] = count;
@@ -363,7 +346,7 @@ impl Tensor {
     }
 
     /// Rejects floats as positions.
-    pub(crate) fn integers(&self, call: Call) -> Result<(), TensorError> {
+    pub(crate) fn integers(&self, call: Call) -> Result<()> {
         if self.dtype().is_float() {
             let (what, found) = (self.name(), self.dtype());
             let kind = TensorError::ElementType { what, found, expected: "integers" };
@@ -373,7 +356,7 @@ impl Tensor {
     }
 
     /// The axis `at`, if `positions` are integers and fit the other axes.
-    fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize, TensorError> {
+    fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize> {
         let fail = |kind| self.graph().fail(call, kind);
         let chosen = axis_at(at, self.shape()).map_err(fail)?;
         positions.integers(call)?;
@@ -388,7 +371,7 @@ impl Tensor {
     }
 
     /// Checks that there is one element for each position.
-    fn source_fits(&self, call: Call, positions: &Tensor, source: &Tensor) -> Result<(), TensorError> {
+    fn source_fits(&self, call: Call, positions: &Tensor, source: &Tensor) -> Result<()> {
         if source.shape() == positions.shape() {
             return Ok(());
         }
@@ -409,13 +392,7 @@ fn computed(rank: usize, chosen: usize, index: &str) -> Vec<String> {
 }
 
 /// The elements of axis `at` of a table at integer positions.
-fn take(
-    call: Call,
-    tensor: &Tensor,
-    table: Argument<'_>,
-    at: isize,
-    positions: &Tensor,
-) -> Result<Tensor, TensorError> {
+fn take(call: Call, tensor: &Tensor, table: Argument<'_>, at: isize, positions: &Tensor) -> Result<Tensor> {
     let graph = tensor.graph();
     let chosen = axis_at(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
     positions.integers(call)?;
@@ -433,7 +410,7 @@ pub fn taken(
     chosen: usize,
     positions: &Tensor,
     index: impl Fn(String) -> String,
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor> {
     let position_axes = numbered("k", positions.rank());
     let position = index(access("p", &position_axes));
     let read = access("x", computed(table.shape().len(), chosen, &position));

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, ops::RangeFull};
 
-use crate::error::TensorError;
+use crate::error::{Result, TensorError};
 
 /// The axes of a reduction: `..` for all, `-1` for the last, or an array of axes. A negative axis counts from
 /// the last one.
@@ -12,29 +12,29 @@ pub trait Axes {
     /// # Errors
     /// An axis that the shape does not have, or one that is given twice.
     #[doc(hidden)]
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError>;
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>>;
 }
 
 impl Axes for RangeFull {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>> {
         Ok((0..shape.len()).collect())
     }
 }
 
 impl Axes for isize {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>> {
         Ok(vec![axis_at(*self, shape)?])
     }
 }
 
 impl<const N: usize> Axes for [isize; N] {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>> {
         self.as_slice().of_shape(shape)
     }
 }
 
 impl Axes for &[isize] {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>> {
         let mut axes = self.iter().map(|&at| axis_at(at, shape)).collect::<Result<Vec<_>, _>>()?;
         axes.sort_unstable();
         match axes.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -45,7 +45,7 @@ impl Axes for &[isize] {
 }
 
 /// The axis from 0 that `at` means.
-pub(crate) fn axis_at(at: isize, shape: &[usize]) -> Result<usize, TensorError> {
+pub(crate) fn axis_at(at: isize, shape: &[usize]) -> Result<usize> {
     let from_start = if at < 0 { at.checked_add_unsigned(shape.len()) } else { Some(at) };
     from_start
         .and_then(|at| usize::try_from(at).ok())
@@ -55,7 +55,7 @@ pub(crate) fn axis_at(at: isize, shape: &[usize]) -> Result<usize, TensorError> 
 
 /// The shape to which two shapes broadcast, as in NumPy: axes are aligned at the last, and an axis of size 1
 /// is repeated.
-pub fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>, TensorError> {
+pub fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>> {
     let rank = left.len().max(right.len());
     let size = |shape: &[usize], at: usize| (at + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
     let merged = |at| match (size(left, at), size(right, at)) {

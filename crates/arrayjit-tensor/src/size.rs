@@ -4,7 +4,7 @@ use tnode::{DType, RunSize, RunSizes, SizeSum, TensorNode};
 
 use crate::{
     elementwise,
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     operand::Argument,
     tensor::Tensor,
@@ -120,7 +120,7 @@ impl Graph {
     /// A name that is no letter or `_` of ASCII with letters, digits and `_` behind it, a bound of 0, or a
     /// size of that name with another bound.
     #[track_caller]
-    pub fn size(&self, name: &str, bound: usize) -> Result<Size, TensorError> {
+    pub fn size(&self, name: &str, bound: usize) -> Result<Size> {
         let call = Call::new("size");
         let starts = |c: char| c.is_ascii_alphabetic() || c == '_';
         let is_name = name.starts_with(starts) && name.chars().all(|c| starts(c) || c.is_ascii_digit());
@@ -145,7 +145,7 @@ impl Graph {
     /// # Errors
     /// An input of that name exists already, or a size overflows.
     #[track_caller]
-    pub fn input_of(&self, name: &str, shape: &[InputDim], dtype: DType) -> Result<Tensor, TensorError> {
+    pub fn input_of(&self, name: &str, shape: &[InputDim], dtype: DType) -> Result<Tensor> {
         let (mut dims, mut sizes) = (Vec::new(), RunSizes::new());
         for dim in shape {
             let (bound, size) = match dim {
@@ -160,7 +160,7 @@ impl Graph {
     }
 
     /// Rejects an operation whose statements would have bounds in place of sizes.
-    pub(crate) fn check_sizes(&self, call: Call, inputs: &[(&str, Argument<'_>)]) -> Result<(), TensorError> {
+    pub(crate) fn check_sizes(&self, call: Call, inputs: &[(&str, Argument<'_>)]) -> Result<()> {
         let sized = inputs.iter().find_map(|(_, argument)| {
             let size = argument.node()?.run_sizes().iter().flatten().next()?;
             Some((argument.name(), size.to_string()))

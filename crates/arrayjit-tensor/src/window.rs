@@ -2,7 +2,7 @@
 
 use crate::{
     axis_window::{AxisWindow, FilterLayout},
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand, number},
     options::options,
     shape::{access, letters, numbered, ranges_of},
@@ -89,7 +89,7 @@ impl PoolOptions {
     }
 
     /// How the windows move.
-    fn window(self) -> Result<ConvOptions, TensorError> {
+    fn window(self) -> Result<ConvOptions> {
         let PoolOptions { size, stride, padding } = self;
         if padding > size / 2 {
             let (argument, found) = ("padding", padding.to_string());
@@ -129,7 +129,7 @@ impl ConvOptions {
     }
 
     /// Checks that the options are in their ranges.
-    fn check(&self) -> Result<(), TensorError> {
+    fn check(&self) -> Result<()> {
         let all = [
             ("stride", 1, self.stride),
             ("dilation", 1, self.dilation),
@@ -170,7 +170,7 @@ macro_rules! in_space {
         impl Tensor {
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(&self, $($argument: $type),*) -> Result<Tensor, TensorError> {
+            pub fn $name(&self, $($argument: $type),*) -> Result<Tensor> {
                 self.$inner(Call::new(stringify!($name)), $axes, $($argument),*)
             }
         }
@@ -346,7 +346,7 @@ impl Tensor {
         axes: usize,
         filters: impl TensorOperand,
         window: ConvOptions,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check().map_err(fail)?;
@@ -394,7 +394,7 @@ impl Tensor {
         axes: usize,
         filters: impl TensorOperand,
         window: ConvOptions,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check().map_err(fail)?;
@@ -431,34 +431,19 @@ impl Tensor {
         self.transposed(call, filters, None, &windows, groups)
     }
 
-    fn max_pool(
-        &self,
-        call: Call,
-        axes: usize,
-        options: impl Into<PoolOptions>,
-    ) -> Result<Tensor, TensorError> {
+    fn max_pool(&self, call: Call, axes: usize, options: impl Into<PoolOptions>) -> Result<Tensor> {
         let windows = self.pool_windows(call, axes, options.into())?;
         self.folded(call, &windows, ":max=", &number(f64::NEG_INFINITY), "{}")
     }
 
-    fn avg_pool(
-        &self,
-        call: Call,
-        axes: usize,
-        options: impl Into<PoolOptions>,
-    ) -> Result<Tensor, TensorError> {
+    fn avg_pool(&self, call: Call, axes: usize, options: impl Into<PoolOptions>) -> Result<Tensor> {
         let options = options.into();
         let windows = self.pool_windows(call, axes, options)?;
         let divisor = (options.size as f64).powi(axes as i32);
         self.folded(call, &windows, ":+=", "0.0", &format!("{{}} / {divisor:?}"))
     }
 
-    fn pool_windows(
-        &self,
-        call: Call,
-        axes: usize,
-        options: PoolOptions,
-    ) -> Result<Vec<AxisWindow>, TensorError> {
+    fn pool_windows(&self, call: Call, axes: usize, options: PoolOptions) -> Result<Vec<AxisWindow>> {
         let fail = |kind| self.graph().fail(call, kind);
         let (window, size) = (options.window().map_err(fail)?, options.size);
         window.check().map_err(fail)?;
@@ -480,7 +465,7 @@ impl Tensor {
     /// # Errors
     /// A tensor without axes of space behind batch and channels, or a scale of 0.
     #[track_caller]
-    pub fn upsample_nearest(&self, scale: usize) -> Result<Tensor, TensorError> {
+    pub fn upsample_nearest(&self, scale: usize) -> Result<Tensor> {
         let call = Call::new("upsample_nearest");
         let fail = |kind| Err(self.graph().fail(call, kind));
         let Some(axes) = self.rank().checked_sub(2).filter(|&axes| axes > 0) else {
@@ -512,7 +497,7 @@ impl Tensor {
     /// # Errors
     /// A tensor that is no image, or sizes that are no multiples of the numbers of parts.
     #[track_caller]
-    pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor, TensorError> {
+    pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor> {
         let call = Call::new("adaptive_avg_pool2d");
         let part = |size: usize, count: usize| {
             let kernel = size.checked_div(count).filter(|&kernel| kernel > 0 && kernel * count == size)?;

@@ -2,7 +2,7 @@
 
 use codegen_core::{Access, KernelAbi, Param};
 
-use crate::error::DriverError;
+use crate::error::{DriverError, Result};
 
 /// Access and size in bytes of each memory parameter of a kernel, in order.
 pub fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = (Access, usize)> {
@@ -23,7 +23,7 @@ pub fn static_indices(abi: &KernelAbi) -> usize {
 /// # Errors
 ///
 /// [`DriverError::Arity`].
-pub fn count(kernel: &str, what: &'static str, expected: usize, found: usize) -> Result<(), DriverError> {
+pub fn count(kernel: &str, what: &'static str, expected: usize, found: usize) -> Result<()> {
     if expected == found {
         return Ok(());
     }

@@ -19,7 +19,7 @@ use crate::{
         LoadedKernel, LoadedModule, MemoryRange, PoolMemory, SequenceTask, SharedMemory,
     },
     driver::{Driver, Location, PoolId, StreamHandle},
-    error::DriverError,
+    error::{DriverError, Result},
     pool::lock,
 };
 
@@ -69,7 +69,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// Fails like [`Driver::alloc_pool`].
-    pub fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
+    pub fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<()> {
         self.insert(pool, PoolMemory::allocate(&*self.driver, pool, bytes)?);
         Ok(())
     }
@@ -86,7 +86,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// [`DriverError::NoSuchPool`], and the errors of [`Driver::export`].
-    pub fn export(&self, pool: PoolId) -> Result<SharedMemory, DriverError> {
+    pub fn export(&self, pool: PoolId) -> Result<SharedMemory> {
         let pools = lock(&self.pools);
         pools.get(&pool).ok_or(DriverError::NoSuchPool { pool })?.export(&*self.driver)
     }
@@ -96,7 +96,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// Fails like [`Driver::import`].
-    pub fn import(&self, pool: PoolId, memory: &SharedMemory) -> Result<(), DriverError> {
+    pub fn import(&self, pool: PoolId, memory: &SharedMemory) -> Result<()> {
         self.insert(pool, PoolMemory::import(&*self.driver, pool, memory)?);
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// [`DriverError::NoSuchPool`] and [`DriverError::OutOfBounds`].
-    pub fn range(&self, at: Location, bytes: usize) -> Result<MemoryRange, DriverError> {
+    pub fn range(&self, at: Location, bytes: usize) -> Result<MemoryRange> {
         let pools = lock(&self.pools);
         pools.get(&at.pool).ok_or(DriverError::NoSuchPool { pool: at.pool })?.range(at.offset, bytes)
     }
@@ -121,7 +121,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// Fails like [`Driver::load`].
-    pub fn load(&self, artifact: &Artifact) -> Result<LoadedModule, DriverError> {
+    pub fn load(&self, artifact: &Artifact) -> Result<LoadedModule> {
         LoadedModule::load(&*self.driver, artifact)
     }
 
@@ -132,7 +132,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// [`DriverError::Arity`], [`DriverError::NoSuchPool`], [`DriverError::OutOfBounds`],
     /// [`DriverError::Misaligned`], [`DriverError::Overlap`], [`DriverError::ReadOnly`], and the errors of
     /// [`Driver::bind`].
-    pub fn bind(&self, kernel: &LoadedKernel, places: &[Location]) -> Result<BoundKernel, DriverError> {
+    pub fn bind(&self, kernel: &LoadedKernel, places: &[Location]) -> Result<BoundKernel> {
         let abi = kernel.abi();
         check::count(&abi.name, "memory parameters", check::memory_params(abi).count(), places.len())?;
         let params = places.iter().zip(check::memory_params(abi));
@@ -149,12 +149,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// [`DriverError::Arity`], [`DriverError::BindingRange`], and the errors of [`Driver::launch`].
-    pub unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundKernel,
-        bindings: &[i64],
-    ) -> Result<(), DriverError> {
+    pub unsafe fn launch(&self, stream: &StreamHandle, kernel: &BoundKernel, bindings: &[i64]) -> Result<()> {
         // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { LaunchTask::new(kernel, bindings)? };
         self.driver.launch(stream, task)
@@ -165,7 +160,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// Fails like [`Driver::sequence`].
-    pub fn sequence(&self, kernels: &[BoundKernel]) -> Result<Option<BoundSequence>, DriverError> {
+    pub fn sequence(&self, kernels: &[BoundKernel]) -> Result<Option<BoundSequence>> {
         BoundSequence::new(&*self.driver, kernels)
     }
 
@@ -184,7 +179,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         stream: &StreamHandle,
         sequence: &BoundSequence,
         bindings: &[i64],
-    ) -> Result<bool, DriverError> {
+    ) -> Result<bool> {
         // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { SequenceTask::new(sequence, bindings)? };
         self.driver.launch_sequence(stream, task)
@@ -199,12 +194,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// Fails like [`DirectDriver::range`] and [`Driver::memset_zero`], and with [`DriverError::ReadOnly`].
-    pub unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    pub unsafe fn memset_zero(&self, stream: &StreamHandle, dst: Location, bytes: usize) -> Result<()> {
         // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { FillTask::new(self.range(dst, bytes)?)? };
         self.driver.memset_zero(stream, task)
@@ -219,12 +209,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// Fails like [`DirectDriver::range`] and [`Driver::copy_in`], and with [`DriverError::ReadOnly`].
-    pub unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Arc<HostArray>,
-    ) -> Result<(), DriverError> {
+    pub unsafe fn copy_in(&self, stream: &StreamHandle, dst: Location, src: &Arc<HostArray>) -> Result<()> {
         // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { CopyInTask::new(self.range(dst, src.size_bytes())?, Arc::clone(src))? };
         self.driver.copy_in(stream, task)
@@ -239,12 +224,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     /// # Errors
     ///
     /// Fails like [`DirectDriver::range`] and [`Driver::copy_out`].
-    pub unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostReadback,
-    ) -> Result<(), DriverError> {
+    pub unsafe fn copy_out(&self, stream: &StreamHandle, src: Location, dst: &HostReadback) -> Result<()> {
         // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { CopyOutTask::new(self.range(src, dst.bytes())?, dst.clone())? };
         self.driver.copy_out(stream, task)
@@ -266,7 +246,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         dst: Location,
         src: Location,
         bytes: usize,
-    ) -> Result<(), DriverError> {
+    ) -> Result<()> {
         // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { CopyTask::new(self.range(dst, bytes)?, self.range(src, bytes)?)? };
         self.driver.copy(stream, task)

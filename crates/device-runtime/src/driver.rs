@@ -36,7 +36,7 @@ use crate::{
         CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, FillTask, HostAccessTask, KernelArgs,
         LaunchTask, SequenceTask,
     },
-    error::DriverError,
+    error::{DriverError, Result},
     timing::KernelTimer,
 };
 
@@ -103,7 +103,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// [`DriverError::OutOfMemory`]; nothing is left allocated.
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError>;
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle>;
 
     /// Makes a pool accessible to other drivers of the process: they pass the returned handle to their
     /// [`Driver::import`]. The memory exists as long as one of the two handles, or a handle that was imported
@@ -112,7 +112,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// [`DriverError::NoPeerAccess`] if no other driver can access the memory, which is the default.
-    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "its pools" })
     }
@@ -126,7 +126,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// [`DriverError::NoPeerAccess`] if the device cannot access the memory, which is the default; the
     /// runtime then copies.
-    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" })
     }
@@ -147,7 +147,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// [`DriverError::Platform`] if the platform gives no thread or queue; [`DriverError::Lost`].
-    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError>;
+    fn new_stream(&self, name: &str) -> Result<StreamHandle>;
 
     /// Ends a stream after its pending tasks. May wait for them.
     fn drop_stream(&self, stream: StreamHandle);
@@ -158,7 +158,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// [`DriverError::Lost`], and errors of the wait.
-    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError>;
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<()>;
 
     /// Whether everything submitted so far is done.
     fn is_idle(&self, stream: &StreamHandle) -> bool;
@@ -168,7 +168,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// [`DriverError::UnsupportedPayload`] for code of another kind of device.
-    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError>;
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>>;
 
     /// Binds a kernel to its memory: one range per memory parameter. The runtime binds once per link, so that
     /// launches look nothing up.
@@ -177,7 +177,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// [`DriverError::ForeignHandle`] for a kernel or memory of another driver; errors for limits of the
     /// device.
-    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError>;
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle>;
 
     /// Submits the whole of a kernel (`0..extent`), with one value per static index.
     ///
@@ -185,7 +185,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// [`DriverError::Failed`] on a failed stream; [`DriverError::SelfWait`] if only the calling thread could
     /// make room in the queue; [`DriverError::Lost`].
-    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError>;
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<()>;
 
     /// [`Driver::launch`] of the last kernel of a routine, followed by [`Driver::record`]. A driver overrides
     /// this if both together cost less than one after the other. The default only launches the kernel, and
@@ -194,7 +194,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// Fails like [`Driver::launch`]. After an error nothing was submitted.
-    fn launch_recorded(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<Launched, DriverError> {
+    fn launch_recorded(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<Launched> {
         self.launch(stream, task).map(|()| Launched::Unrecorded)
     }
 
@@ -205,12 +205,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// Fails like [`Driver::launch`].
-    fn launch_timed(
-        &self,
-        stream: &StreamHandle,
-        task: LaunchTask<'_>,
-        timer: KernelTimer,
-    ) -> Result<bool, DriverError> {
+    fn launch_timed(&self, stream: &StreamHandle, task: LaunchTask<'_>, timer: KernelTimer) -> Result<bool> {
         let _ = (stream, task, timer);
         Ok(false)
     }
@@ -222,7 +217,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// [`DriverError::ForeignHandle`] for a kernel of another driver; [`DriverError::Lost`].
-    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>> {
         let _ = kernels;
         Ok(None)
     }
@@ -234,7 +229,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// Fails like [`Driver::launch`]. After an error nothing was submitted.
-    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool> {
         let _ = (stream, task);
         Ok(false)
     }
@@ -244,14 +239,14 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// Fails like [`Driver::launch`].
-    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError>;
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<()>;
 
     /// Submits a copy of a host array to memory. The task owns a reference to the array.
     ///
     /// # Errors
     ///
     /// Fails like [`Driver::launch`].
-    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError>;
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<()>;
 
     /// Submits a copy of memory to a host array. The host takes the array once an event recorded after the
     /// copy is done.
@@ -259,14 +254,14 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// Fails like [`Driver::launch`].
-    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError>;
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<()>;
 
     /// Submits a copy within the device, or from imported memory.
     ///
     /// # Errors
     ///
     /// Fails like [`Driver::launch`].
-    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError>;
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<()>;
 
     /// Submits a function of the user, which runs once, on a thread of the driver's choice.
     ///
@@ -274,7 +269,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// [`DriverError::NoHostTasks`] if streams run only kernels and copies, which is the default; the errors
     /// of [`Driver::launch`].
-    fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
+    fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<()> {
         let _ = (stream, task);
         Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
     }
@@ -286,7 +281,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// [`DriverError::NoHostTasks`] if the host cannot access the memory of the device, which is the default:
     /// the runtime then copies the values to the host and back. The errors of [`Driver::launch`].
-    fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<(), DriverError> {
+    fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<()> {
         let _ = (stream, task);
         Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
     }
@@ -298,7 +293,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// [`DriverError::NoDeviceTasks`] if the driver knows no operations, which is the default;
     /// [`DriverError::ForeignHandle`] for an operation of another driver; the errors of [`Driver::launch`].
-    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<(), DriverError> {
+    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<()> {
         let _ = (stream, task);
         Err(DriverError::NoDeviceTasks { driver: self.name().to_owned() })
     }
@@ -309,7 +304,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// [`DriverError::SelfWait`] if only the calling thread could make room in the queue;
     /// [`DriverError::Lost`].
-    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError>;
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle>;
 
     /// Makes the stream's later tasks start after the event. Does not wait on the caller's thread.
     ///
@@ -317,7 +312,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// Fails like [`Driver::record`], and with [`DriverError::ForeignHandle`] for an event of another driver
     /// that the stream cannot wait for, whereupon the runtime waits on the caller's thread.
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError>;
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<()>;
 
     /// Marks the begin or end of a section in the stream's tasks, for a timeline. The runtime calls this only
     /// while a timeline is recorded. Returns whether the driver reports marks: the default does not.
@@ -325,7 +320,7 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// Fails like [`Driver::record`].
-    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool> {
         let _ = (stream, mark);
         Ok(false)
     }
@@ -335,14 +330,14 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     ///
     /// The failure, if the event is done but failed.
-    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError>;
+    fn is_done(&self, event: &EventHandle) -> Result<bool>;
 
     /// Waits on the caller's thread until the event is done.
     ///
     /// # Errors
     ///
     /// The failure; [`DriverError::SelfWait`] if only the calling thread could make progress.
-    fn sync(&self, event: &EventHandle) -> Result<(), DriverError>;
+    fn sync(&self, event: &EventHandle) -> Result<()>;
 }
 
 /// A kernel that [`Driver::launch_recorded`] has submitted.
@@ -456,7 +451,7 @@ macro_rules! handles {
             /// # Errors
             ///
             /// [`DriverError::ForeignHandle`] if another driver made the handle.
-            pub fn get<T: Send + Sync + 'static>(&self) -> Result<&T, DriverError> {
+            pub fn get<T: Send + Sync + 'static>(&self) -> Result<&T> {
                 self.0.downcast_ref().ok_or(DriverError::ForeignHandle { what: $what })
             }
 
@@ -465,7 +460,7 @@ macro_rules! handles {
             /// # Errors
             ///
             /// [`DriverError::ForeignHandle`] if another driver made the handle.
-            pub fn share<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, DriverError> {
+            pub fn share<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
                 self.0.clone().downcast().map_err(|_| DriverError::ForeignHandle { what: $what })
             }
         }

@@ -8,6 +8,9 @@ use tnode::DType;
 
 use crate::driver::{Location, PoolId};
 
+/// The result of a call of a driver.
+pub(crate) type Result<T, E = DriverError> = std::result::Result<T, E>;
+
 /// The failure of a task after it was submitted. Everything that depends on the task refers to it; cheap to
 /// clone.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     device::Device,
     driver::EventHandle,
-    error::{DriverError, RunError},
+    error::{Result, RunError},
     stream::{StreamId, StreamKey},
 };
 
@@ -52,7 +52,7 @@ impl Event {
     }
 
     /// Whether all tasks before the event are done, or their failure.
-    pub(crate) fn poll(&self) -> Result<bool, DriverError> {
+    pub(crate) fn poll(&self) -> Result<bool> {
         self.device.driver().is_done(&self.handle)
     }
 

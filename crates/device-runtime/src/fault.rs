@@ -37,7 +37,7 @@ use crate::{
         BoundHandle, Driver, DriverDescription, EventHandle, HostTask, KernelHandle, Mark, PoolHandle,
         PoolId, SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
-    error::{DriverError, Failure},
+    error::{DriverError, Failure, Result},
     stream_registry::StreamRegistry,
     timing::KernelTimer,
 };
@@ -118,7 +118,7 @@ impl FaultDevice {
     /// # Errors
     ///
     /// [`DriverError::Lost`] if the device is lost.
-    fn check_alive(&self) -> Result<(), DriverError> {
+    fn check_alive(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
     }
 
@@ -129,8 +129,8 @@ impl FaultDevice {
         stream: &StreamHandle,
         name: impl Fn(usize) -> &'n str,
         size: TaskSize,
-        run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
-    ) -> Result<(), DriverError> {
+        run: impl FnOnce(&StreamHandle, usize) -> Result<()>,
+    ) -> Result<()> {
         let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
         if let Admission::Skip = stream.admit(&*self.inner)? {
@@ -161,8 +161,8 @@ impl FaultDevice {
         stream: &FaultStream,
         name: impl Fn(usize) -> &'n str,
         size: TaskSize,
-        run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
-    ) -> Result<(), DriverError> {
+        run: impl FnOnce(&StreamHandle, usize) -> Result<()>,
+    ) -> Result<()> {
         let done = [0, size.half(), size.whole()][stream.dice.below(3) as usize];
         if done > 0 {
             run(&stream.inner, done)?;
@@ -175,7 +175,7 @@ impl FaultDevice {
     }
 
     /// Delays the stream before its next task. If the driver runs no host code, the caller waits instead.
-    fn slow_down(&self, stream: &FaultStream) -> Result<(), DriverError> {
+    fn slow_down(&self, stream: &FaultStream) -> Result<()> {
         match &self.delay {
             Some(kernel) => {
                 // SAFETY: the kernel has no memory parameters, so no task conflicts with it.
@@ -212,7 +212,7 @@ unsafe impl Driver for FaultDevice {
         format!("{}{failure}{lost}", self.inner.debug_info(&stream.inner))
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle> {
         self.check_alive()?;
         if self.injector.happens(Fault::OutOfMemory, &self.dice) {
             return Err(DriverError::OutOfMemory { requested: bytes, used: self.used_memory() });
@@ -220,12 +220,12 @@ unsafe impl Driver for FaultDevice {
         self.inner.alloc_pool(pool, bytes)
     }
 
-    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         self.check_alive()?;
         self.inner.export(memory)
     }
 
-    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         self.check_alive()?;
         if self.injector.happens(Fault::RejectedPeer, &self.dice) {
             let driver = self.name().to_owned();
@@ -234,7 +234,7 @@ unsafe impl Driver for FaultDevice {
         self.inner.import(memory)
     }
 
-    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
+    fn new_stream(&self, name: &str) -> Result<StreamHandle> {
         self.check_alive()?;
         let inner = self.inner.new_stream(name)?;
         let stream = Arc::new(FaultStream::new(inner, name, self.injector.plan.seed, Arc::clone(&self.lost)));
@@ -251,7 +251,7 @@ unsafe impl Driver for FaultDevice {
         }
     }
 
-    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<()> {
         let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
         self.inner.reset_stream(&stream.inner)?;
@@ -263,27 +263,22 @@ unsafe impl Driver for FaultDevice {
         stream.get::<Arc<FaultStream>>().is_ok_and(|stream| self.inner.is_idle(&stream.inner))
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>> {
         self.check_alive()?;
         self.inner.load(artifact)
     }
 
-    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle> {
         self.check_alive()?;
         self.inner.bind(args)
     }
 
-    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<()> {
         let name = task.name();
         self.task(stream, |_| name, TaskSize::Launch(1), |stream, _| self.inner.launch(stream, task))
     }
 
-    fn launch_timed(
-        &self,
-        stream: &StreamHandle,
-        task: LaunchTask<'_>,
-        timer: KernelTimer,
-    ) -> Result<bool, DriverError> {
+    fn launch_timed(&self, stream: &StreamHandle, task: LaunchTask<'_>, timer: KernelTimer) -> Result<bool> {
         let (name, mut is_timed) = (task.name(), true);
         self.task(
             stream,
@@ -297,13 +292,13 @@ unsafe impl Driver for FaultDevice {
         Ok(is_timed)
     }
 
-    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>> {
         self.check_alive()?;
         self.inner.sequence(kernels)
     }
 
     /// A sequence counts as one task: if it fails, the kernels before the failing one may have run.
-    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool> {
         let kernels = task.kernels();
         let name = |done: usize| kernels.get(done).or(kernels.last()).map_or("", BoundKernel::name);
         let mut together = true;
@@ -323,12 +318,12 @@ unsafe impl Driver for FaultDevice {
         Ok(together)
     }
 
-    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<()> {
         let size = TaskSize::Copy(task.dst().bytes());
         self.task(stream, |_| "zero", size, |stream, bytes| self.inner.memset_zero(stream, task.up_to(bytes)))
     }
 
-    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<()> {
         let size = TaskSize::Copy(task.dst().bytes());
         self.task(
             stream,
@@ -338,7 +333,7 @@ unsafe impl Driver for FaultDevice {
         )
     }
 
-    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<()> {
         let size = TaskSize::Copy(task.src().bytes());
         self.task(
             stream,
@@ -348,12 +343,12 @@ unsafe impl Driver for FaultDevice {
         )
     }
 
-    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<()> {
         let size = TaskSize::Copy(task.dst().bytes());
         self.task(stream, |_| "copy", size, |stream, bytes| self.inner.copy(stream, task.up_to(bytes)))
     }
 
-    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle> {
         let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
         let inner = self.inner.record(&stream.inner)?;
@@ -364,7 +359,7 @@ unsafe impl Driver for FaultDevice {
 
     /// The inner driver executes the wait, but does not know of injected failures, so these are propagated
     /// here.
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<()> {
         let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
         let Ok(event) = event.get::<FaultEvent>() else {
@@ -378,27 +373,27 @@ unsafe impl Driver for FaultDevice {
         Ok(())
     }
 
-    fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
+    fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<()> {
         let name = task.name.clone();
         self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.host_task(stream, task))
     }
 
-    fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<(), DriverError> {
+    fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<()> {
         let name = task.name().to_owned();
         self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.host_access(stream, task))
     }
 
-    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<(), DriverError> {
+    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<()> {
         let name = task.name().to_owned();
         self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.device_access(stream, task))
     }
 
-    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool> {
         self.check_alive()?;
         self.inner.mark(&stream.get::<Arc<FaultStream>>()?.inner, mark)
     }
 
-    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
+    fn is_done(&self, event: &EventHandle) -> Result<bool> {
         let event: &FaultEvent = event.get()?;
         let inner = match self.inner.is_done(&event.inner) {
             Ok(false) => return Ok(false),
@@ -411,7 +406,7 @@ unsafe impl Driver for FaultDevice {
         event.outcome(inner).map(|()| true)
     }
 
-    fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
+    fn sync(&self, event: &EventHandle) -> Result<()> {
         let event: &FaultEvent = event.get()?;
         event.outcome(self.inner.sync(&event.inner))
     }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::{
     driver::WaitKind,
-    error::{DriverError, Failure},
+    error::{DriverError, Failure, Result},
     event::Event,
     stream::StreamKey,
 };
@@ -71,7 +71,7 @@ pub(crate) struct Wait {
 pub(crate) type Waits = SmallVec<[Wait; 8]>;
 
 /// [`Event::poll`]; tests use another function.
-pub(crate) type IsDone<'a> = &'a dyn Fn(&Event) -> Result<bool, DriverError>;
+pub(crate) type IsDone<'a> = &'a dyn Fn(&Event) -> Result<bool>;
 
 /// The uses of a node's memory that are scheduled and not done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -265,7 +265,7 @@ mod tests {
         event.handle().get::<AtomicU8>().unwrap().store(state, Ordering::Relaxed);
     }
 
-    fn is_done(event: &Event) -> Result<bool, DriverError> {
+    fn is_done(event: &Event) -> Result<bool> {
         match event.handle().get::<AtomicU8>()?.load(Ordering::Relaxed) {
             2 => Err(DriverError::Failed(failure())),
             state => Ok(state == 1),

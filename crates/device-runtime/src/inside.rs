@@ -14,7 +14,7 @@ use std::{
 use tnode::TensorNode;
 
 use crate::{
-    error::{DriverError, RunError},
+    error::{DriverError, Result, RunError},
     pool::lock,
 };
 
@@ -87,7 +87,7 @@ fn waiting(stream: String) -> DriverError {
 pub(crate) fn lock_unless_inside<'a, T>(
     mutex: &'a Mutex<T>,
     stream: impl FnOnce() -> String,
-) -> Result<MutexGuard<'a, T>, DriverError> {
+) -> Result<MutexGuard<'a, T>> {
     let guard = if INSIDE.get() { try_lock(mutex) } else { Some(lock(mutex)) };
     guard.ok_or_else(|| waiting(stream()))
 }

@@ -21,7 +21,7 @@ use crate::{
     checked::{BoundKernel, LoadedModule, MemoryRange},
     context::Context,
     driver::Driver,
-    error::{DriverError, RunError},
+    error::{Result, RunError},
     frontier::{Dependency, Frontier, RunFlag},
     hazard::writes,
     host::Initial,
@@ -514,7 +514,7 @@ fn fixed<'a>(
     call: &'a KernelCall,
     open: &OpenCall,
     bound: &mut BTreeMap<(usize, &'a [Slot]), BoundKernel>,
-) -> Result<Call, DriverError> {
+) -> Result<Call> {
     let key = (call.kernel, &call.args[..]);
     let kernel = match bound.get(&key) {
         Some(kernel) => kernel.clone(),

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::error::DriverError;
+use crate::error::{DriverError, Result};
 
 /// Counts the bytes of a driver's memory and rejects allocations beyond a limit. Cheap to clone; clones count
 /// together.
@@ -55,7 +55,7 @@ impl MemoryBudget {
     /// # Errors
     ///
     /// [`DriverError::OutOfMemory`] if the limit would be exceeded.
-    pub fn reserve(&self, bytes: usize) -> Result<MemoryReservation, DriverError> {
+    pub fn reserve(&self, bytes: usize) -> Result<MemoryReservation> {
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.0.limit);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within) {
             Ok(_) => Ok(MemoryReservation { budget: self.clone(), bytes }),

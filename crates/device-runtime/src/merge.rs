@@ -15,7 +15,7 @@ use tnode::TensorNode;
 use crate::{
     checked::{LoadedKernel, MemoryRange},
     driver::Driver,
-    error::{DriverError, RunError},
+    error::{Result, RunError},
     pool::{Buffer, allocate_merge, lock},
     stream::Stream,
     submit::{Call, Kernels},
@@ -141,7 +141,7 @@ impl Merging {
 
 impl OpenCall {
     /// The call with a source in place of the merge buffer.
-    pub(crate) fn bind(&self, driver: &dyn Driver, merge: &MemoryRange) -> Result<Call, DriverError> {
+    pub(crate) fn bind(&self, driver: &dyn Driver, merge: &MemoryRange) -> Result<Call> {
         let args = self.args.iter().map(|arg| arg.as_ref().unwrap_or(merge).clone());
         let kernel = self.kernel.bind(driver, &args.collect::<SmallVec<[_; 8]>>())?;
         Ok(Call { kernel, bindings: self.bindings.clone() })

@@ -16,7 +16,7 @@ use crate::{
     checked::{MemoryRange, PoolMemory, SharedMemory},
     device::Device,
     driver::Location,
-    error::{DriverError, RunError},
+    error::{Result, RunError},
     hazard::Hazards,
     inside::lock_unless_inside,
     plan::plan_pool_segments,
@@ -43,7 +43,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Allocates a pool; `items` describe its contents, for reports.
-    pub(crate) fn new(device: &Device, bytes: usize, items: Vec<PoolItem>) -> Result<Arc<Pool>, DriverError> {
+    pub(crate) fn new(device: &Device, bytes: usize, items: Vec<PoolItem>) -> Result<Arc<Pool>> {
         let id = device.next_pool();
         let memory = PoolMemory::allocate(device.driver(), id, bytes)?;
         device.pool_made(id, bytes, items);
@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// Makes a pool of existing memory, if the device can access it.
-    pub(crate) fn import(device: &Device, memory: &SharedMemory) -> Result<Arc<Pool>, DriverError> {
+    pub(crate) fn import(device: &Device, memory: &SharedMemory) -> Result<Arc<Pool>> {
         let memory = PoolMemory::import(device.driver(), device.next_pool(), memory)?;
         Ok(Pool::made(device, memory, 0))
     }
@@ -70,7 +70,7 @@ impl Pool {
     /// # Errors
     ///
     /// [`DriverError::OutOfBounds`].
-    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<MemoryRange, DriverError> {
+    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<MemoryRange> {
         self.memory.range(offset, bytes)
     }
 
@@ -148,7 +148,7 @@ impl Buffer {
     /// # Errors
     ///
     /// [`DriverError::SelfWait`] inside a task, while a use is being submitted.
-    pub(crate) fn table(&self) -> Result<MutexGuard<'_, Hazards>, DriverError> {
+    pub(crate) fn table(&self) -> Result<MutexGuard<'_, Hazards>> {
         lock_unless_inside(&self.hazards, || self.device.name())
     }
 
@@ -234,7 +234,7 @@ pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer
     made.map_err(RunError::driver(|| format!("allocating {name}")))
 }
 
-fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize) -> Result<Arc<Buffer>, DriverError> {
+fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize) -> Result<Arc<Buffer>> {
     Ok(Buffer::new(holder, pool, pool.range(offset, bytes)?))
 }
 

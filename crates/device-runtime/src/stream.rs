@@ -10,7 +10,7 @@ use tnode::TensorNode;
 use crate::{
     device::Device,
     driver::{HostTask, StreamHandle, WaitKind},
-    error::{DriverError, RunError},
+    error::{DriverError, Result, RunError},
     event::Event,
     inside::lock_unless_inside,
     merge::MergeBuffer,
@@ -176,7 +176,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn wait(&self, event: &Event, after: WaitKind) -> Result<(), DriverError> {
+    pub(crate) fn wait(&self, event: &Event, after: WaitKind) -> Result<()> {
         self.0.device.driver().wait(&self.0.handle, event.handle(), after)
     }
 

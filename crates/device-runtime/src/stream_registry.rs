@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::driver::StreamHandle;
-use crate::error::DriverError;
+use crate::error::{DriverError, Result};
 use crate::pool::lock;
 
 /// A stream of a driver that retires completed tasks in the calls of waiting threads, without a thread of its
@@ -23,7 +23,7 @@ pub trait PolledStream: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`DriverError`] with the reason of the loss.
-    fn check_alive(device: &Self::Device) -> Result<(), DriverError>;
+    fn check_alive(device: &Self::Device) -> Result<()>;
 
     /// Retires completed tasks.
     fn advance(&self);
@@ -43,7 +43,7 @@ pub trait PolledStream: Send + Sync + 'static {
 /// # Errors
 ///
 /// [`DriverError::ForeignHandle`] with `what`, the kind of the value.
-pub fn check_owner<D>(owner: &Arc<D>, device: &Arc<D>, what: &'static str) -> Result<(), DriverError> {
+pub fn check_owner<D>(owner: &Arc<D>, device: &Arc<D>, what: &'static str) -> Result<()> {
     if Arc::ptr_eq(owner, device) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
 }
 
@@ -70,11 +70,7 @@ impl<S: PolledStream> StreamRegistry<S> {
     /// # Errors
     ///
     /// [`DriverError::ForeignHandle`] if the handle is of another driver or device.
-    pub fn get<'h>(
-        &self,
-        device: &Arc<S::Device>,
-        handle: &'h StreamHandle,
-    ) -> Result<&'h Arc<S>, DriverError> {
+    pub fn get<'h>(&self, device: &Arc<S::Device>, handle: &'h StreamHandle) -> Result<&'h Arc<S>> {
         let stream: &Arc<S> = handle.get()?;
         check_owner(stream.device(), device, "stream")?;
         Ok(stream)
@@ -92,7 +88,7 @@ impl<S: PolledStream> StreamRegistry<S> {
     /// # Errors
     ///
     /// [`DriverError`] if the handle is foreign or the device is lost.
-    pub fn reset_stream(&self, device: &Arc<S::Device>, handle: &StreamHandle) -> Result<(), DriverError> {
+    pub fn reset_stream(&self, device: &Arc<S::Device>, handle: &StreamHandle) -> Result<()> {
         let stream = self.get(device, handle)?;
         stream.drain();
         S::check_alive(device)?;

@@ -21,7 +21,7 @@ use crate::{
         FillTask, HostAccessTask, HostFunction, HostReadback, LaunchTask, MemoryRange, SequenceTask,
     },
     driver::{Driver, Launched, Mark, StreamHandle},
-    error::{DriverError, Failure, RunError},
+    error::{DriverError, Failure, Result, RunError},
     event::Event,
     hazard::{Hazard, Hazards, Wait, Waits, failure_of},
     order::{Scope, wait_enabled},
@@ -103,7 +103,7 @@ impl Kernels {
     /// # Errors
     ///
     /// Errors of the driver, such as a lost device.
-    pub(crate) fn new(driver: &dyn Driver, calls: Vec<Call>) -> Result<Kernels, DriverError> {
+    pub(crate) fn new(driver: &dyn Driver, calls: Vec<Call>) -> Result<Kernels> {
         let kernels: SmallVec<[BoundKernel; 8]> = calls.iter().map(|call| call.kernel.clone()).collect();
         Ok(Kernels { sequence: BoundSequence::new(driver, &kernels)?, calls })
     }
@@ -122,7 +122,7 @@ impl Kernels {
         symbols: &[i64],
         times: &Arc<RunTimes>,
         begun: &mut bool,
-    ) -> Result<Launched, DriverError> {
+    ) -> Result<Launched> {
         for (at, call) in self.calls.iter().enumerate() {
             let bindings = call.values(symbols);
             // SAFETY: `submit` made the stream wait for all tasks that conflict with the routine's uses.
@@ -148,7 +148,7 @@ impl Kernels {
         stream: &StreamHandle,
         symbols: &[i64],
         begun: &mut bool,
-    ) -> Result<Launched, DriverError> {
+    ) -> Result<Launched> {
         if let Some(sequence) = &self.sequence {
             let bindings: SmallVec<[i64; 32]> =
                 self.calls.iter().flat_map(|call| call.values(symbols)).collect();
@@ -210,7 +210,7 @@ pub(crate) fn submit(
 }
 
 /// Locks the tables of all uses.
-fn lock_tables<'a>(uses: &'a [Use], tables: &mut Tables<'a>) -> Result<(), DriverError> {
+fn lock_tables<'a>(uses: &'a [Use], tables: &mut Tables<'a>) -> Result<()> {
     for used in uses {
         tables.push(used.buffer.table()?);
     }
@@ -252,7 +252,7 @@ fn scope(stream: &Stream, used: &Use, wait: &Wait) -> Scope {
 }
 
 /// Makes the stream wait. Returns an event for which only the host can wait.
-fn enqueue<'w>(stream: &Stream, waits: &'w Waits) -> Result<Option<&'w Event>, DriverError> {
+fn enqueue<'w>(stream: &Stream, waits: &'w Waits) -> Result<Option<&'w Event>> {
     for wait in waits {
         match stream.wait(&wait.event, wait.hazard.wait_kind()) {
             Err(DriverError::ForeignHandle { .. }) => return Ok(Some(&wait.event)),
@@ -263,7 +263,7 @@ fn enqueue<'w>(stream: &Stream, waits: &'w Waits) -> Result<Option<&'w Event>, D
 }
 
 /// Waits on the caller's thread. A relevant failure is found in the table of the buffer afterwards.
-fn wait_here(event: &Event) -> Result<(), DriverError> {
+fn wait_here(event: &Event) -> Result<()> {
     let waited = event.device().driver().sync(event.handle());
     match event.poll() {
         Ok(false) => waited,
@@ -402,7 +402,7 @@ fn submit_to_driver(
     stream: &StreamHandle,
     task: &MemoryTask<'_>,
     begun: &mut bool,
-) -> Result<Launched, DriverError> {
+) -> Result<Launched> {
     match *task {
         MemoryTask::Run(kernels, symbols) => return kernels.launch(driver, stream, symbols, begun),
         MemoryTask::RunTimed(kernels, symbols, times) => {

@@ -3,7 +3,7 @@
 use crate::decision::Reason;
 use crate::delayed::DelayedDType;
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::Result;
 use crate::host_array::HostArray;
 use crate::label::Label;
 use crate::mode::{Hosted, MemoryMode};
@@ -107,7 +107,7 @@ impl NodeBuilder {
     /// # Errors
     /// When the padding does not fit the dimensions, a node with margins has sizes of a run, the array would
     /// be too large, or the fixed id is taken.
-    pub fn build(self) -> Result<TensorNode, TensorNodeError> {
+    pub fn build(self) -> Result<TensorNode> {
         self.build_in(Registry::global())
     }
 
@@ -115,7 +115,7 @@ impl NodeBuilder {
     ///
     /// # Errors
     /// The errors of [`build`](NodeBuilder::build).
-    pub fn build_in(self, registry: &Registry) -> Result<TensorNode, TensorNodeError> {
+    pub fn build_in(self, registry: &Registry) -> Result<TensorNode> {
         let shape = |dims| Shape::new(dims, self.sizes.clone(), self.padding.as_ref());
         let settled = self.dims.clone().map(shape).transpose()?;
         registry.register(self.id, |id| Inner::new(id, registry.clone(), &self, settled.clone()))

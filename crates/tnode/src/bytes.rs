@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aligned_vec::{AVec, ConstAlign};
 
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 
 /// Alignment of the bytes of every host array.
 pub const ALIGN_BYTES: usize = 64;
@@ -40,14 +40,14 @@ pub(crate) fn live() -> usize {
 }
 
 /// An empty vector with capacity `len`.
-pub(crate) fn allocate(len: usize) -> Result<Growing, TensorNodeError> {
+pub(crate) fn allocate(len: usize) -> Result<Growing> {
     let mut bytes = AVec::new(ALIGN_BYTES);
     bytes.try_reserve_exact(len).map_err(|_| TensorNodeError::OutOfMemory { bytes: len })?;
     Ok(bytes)
 }
 
 /// `len` zeros.
-pub(crate) fn zeros(len: usize) -> Result<Bytes, TensorNodeError> {
+pub(crate) fn zeros(len: usize) -> Result<Bytes> {
     const CHUNK: &[u8] = &[0; 4096];
     if let Some(pages) = zero_pages(len) {
         return Ok(pages);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use crate::conflict::ModeConflict;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::mode::MemoryMode;
 use crate::node::TensorNode;
 use crate::pending;
@@ -24,7 +24,7 @@ static MODES: RwLock<()> = RwLock::new(());
 ///
 /// # Errors
 /// The first conflict, in the order given; no node has changed then.
-pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), TensorNodeError> {
+pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<()> {
     commit_decisions(decisions, &[])
 }
 
@@ -32,10 +32,7 @@ pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), TensorN
 ///
 /// # Errors
 /// The first conflict in the order given, modes first; no node has changed then.
-pub fn commit_decisions(
-    decisions: &[(TensorNode, ModeState)],
-    views: &[(TensorNode, View)],
-) -> Result<(), TensorNodeError> {
+pub fn commit_decisions(decisions: &[(TensorNode, ModeState)], views: &[(TensorNode, View)]) -> Result<()> {
     let _writer = MODES.write().unwrap_or_else(PoisonError::into_inner);
     let mut merged: BTreeMap<&TensorNode, ModeState> = BTreeMap::new();
     for (node, decided) in decisions {
@@ -87,7 +84,7 @@ pub(crate) fn read(node: &TensorNode) -> ModeState {
 pub(crate) fn update(
     node: &TensorNode,
     change: impl FnOnce(&mut ModeState) -> Result<(), ModeConflict>,
-) -> Result<(), TensorNodeError> {
+) -> Result<()> {
     let _writer = MODES.write().unwrap_or_else(PoisonError::into_inner);
     change(&mut node.modes()).map_err(|source| named(node, source))
 }

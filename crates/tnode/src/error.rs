@@ -7,6 +7,9 @@ use crate::dtype::DType;
 use crate::padding::Dims;
 use crate::predicates::ModeUndecided;
 
+/// The result of a request about nodes or arrays.
+pub(crate) type Result<T, E = TensorNodeError> = std::result::Result<T, E>;
+
 /// Why a request is rejected. Each message names the object, the expectation and the finding.
 #[derive(thiserror::Error)]
 #[non_exhaustive]

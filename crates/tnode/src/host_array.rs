@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::bytes::{self, Bytes, allocate};
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::node::TensorNode;
 use crate::padding::{Dims, Padding, checked_elems};
 use crate::scalar::Scalar;
@@ -43,7 +43,7 @@ pub struct HostArray {
 impl TryFrom<&HostArray> for Arc<HostArray> {
     type Error = TensorNodeError;
 
-    fn try_from(array: &HostArray) -> Result<Arc<HostArray>, TensorNodeError> {
+    fn try_from(array: &HostArray) -> Result<Arc<HostArray>> {
         array.try_clone().map(Arc::new)
     }
 }
@@ -54,7 +54,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When it would be too large to address, or memory is short.
-    pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, TensorNodeError> {
+    pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray> {
         let dims: Dims = dims.into_iter().collect();
         let len = checked_elems(&dims)? * dtype.size_bytes();
         Ok(HostArray { dtype, dims, padding: None, bytes: bytes::zeros(len)? })
@@ -69,7 +69,7 @@ impl HostArray {
         dtype: DType,
         dims: impl IntoIterator<Item = usize>,
         padding: Padding,
-    ) -> Result<HostArray, TensorNodeError> {
+    ) -> Result<HostArray> {
         let dims: Dims = dims.into_iter().collect();
         let mut array = HostArray::zeros(dtype, padding.padded(&dims)?)?;
         if let Some(neutral) = padding.neutral {
@@ -84,10 +84,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When their number is not the product of `dims`, or memory is short.
-    pub fn from_slice<T: Element>(
-        values: &[T],
-        dims: impl IntoIterator<Item = usize>,
-    ) -> Result<HostArray, TensorNodeError> {
+    pub fn from_slice<T: Element>(values: &[T], dims: impl IntoIterator<Item = usize>) -> Result<HostArray> {
         HostArray::from_bytes(T::DTYPE, dims, bytemuck::cast_slice(values))
     }
 
@@ -99,7 +96,7 @@ impl HostArray {
         dtype: DType,
         dims: impl IntoIterator<Item = usize>,
         bytes: &[u8],
-    ) -> Result<HostArray, TensorNodeError> {
+    ) -> Result<HostArray> {
         let dims: Dims = dims.into_iter().collect();
         check_length(dtype, &dims, bytes.len())?;
         if bytes.len() >= bytes::PAGED {
@@ -117,7 +114,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the margins have another number of axes or exceed the dimensions.
-    pub fn from_padded(array: HostArray, padding: Padding) -> Result<HostArray, TensorNodeError> {
+    pub fn from_padded(array: HostArray, padding: Padding) -> Result<HostArray> {
         padding.unpadded(&array.dims)?;
         Ok(HostArray { padding: Some(padding), ..array })
     }
@@ -126,7 +123,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When memory is short.
-    pub fn try_clone(&self) -> Result<HostArray, TensorNodeError> {
+    pub fn try_clone(&self) -> Result<HostArray> {
         let mut bytes = allocate(self.bytes.len())?;
         bytes.extend_from_slice(&self.bytes);
         let (dims, padding) = (self.dims.clone(), self.padding.clone());
@@ -141,7 +138,7 @@ impl HostArray {
         &self,
         dims: impl IntoIterator<Item = usize>,
         padding: Option<Padding>,
-    ) -> Result<HostArray, TensorNodeError> {
+    ) -> Result<HostArray> {
         let dims: Dims = dims.into_iter().collect();
         let (expected, found) = (checked_elems(&dims)?, self.num_values());
         if expected != found {
@@ -177,7 +174,7 @@ impl HostArray {
     /// # Errors
     /// When the dimensions (without margins) or the element type differ from the node's, the node's
     /// dimensions are not settled, or memory is short.
-    pub fn with_margins_of(&self, node: &TensorNode) -> Result<HostArray, TensorNodeError> {
+    pub fn with_margins_of(&self, node: &TensorNode) -> Result<HostArray> {
         let (dims, found) = (node.dims_without_padding()?, self.dims_without_padding());
         if dims != found {
             return Err(TensorNodeError::ArrayDims {
@@ -194,7 +191,7 @@ impl HostArray {
 }
 
 /// Whether an array has so many bytes.
-fn check_length(dtype: DType, dims: &Dims, bytes: usize) -> Result<(), TensorNodeError> {
+fn check_length(dtype: DType, dims: &Dims, bytes: usize) -> Result<()> {
     let expected = checked_elems(dims)?;
     if bytes == expected * dtype.size_bytes() {
         return Ok(());
@@ -217,7 +214,7 @@ impl HostArray {
     ///
     /// # Errors
     /// Another number of dimensions, or no memory. Margins count as elements, and the new array has none.
-    pub fn resized(&self, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, TensorNodeError> {
+    pub fn resized(&self, dims: impl IntoIterator<Item = usize>) -> Result<HostArray> {
         resized::resized(self, &dims.into_iter().collect::<Dims>())
     }
 
@@ -277,7 +274,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the elements are of another type.
-    pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorNodeError> {
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.check_type::<T>()?;
         Ok(bytemuck::cast_slice(&self.bytes))
     }
@@ -286,12 +283,12 @@ impl HostArray {
     ///
     /// # Errors
     /// When the elements are of another type.
-    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorNodeError> {
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.check_type::<T>()?;
         Ok(bytemuck::cast_slice_mut(&mut self.bytes))
     }
 
-    fn check_type<T: Element>(&self) -> Result<(), TensorNodeError> {
+    fn check_type<T: Element>(&self) -> Result<()> {
         if self.dtype == T::DTYPE {
             return Ok(());
         }
@@ -305,7 +302,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the index is outside.
-    pub fn get(&self, index: &[usize]) -> Result<Scalar, TensorNodeError> {
+    pub fn get(&self, index: &[usize]) -> Result<Scalar> {
         Ok(self.element(self.offset(index)?))
     }
 
@@ -313,7 +310,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the index is outside.
-    pub fn set(&mut self, index: &[usize], value: Scalar) -> Result<(), TensorNodeError> {
+    pub fn set(&mut self, index: &[usize], value: Scalar) -> Result<()> {
         let offset = self.offset(index)?;
         self.set_element(offset, value.convert(self.dtype));
         Ok(())
@@ -323,7 +320,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the index is outside.
-    pub fn value(&self, index: &[usize]) -> Result<f64, TensorNodeError> {
+    pub fn value(&self, index: &[usize]) -> Result<f64> {
         Ok(self.get(index)?.as_f64())
     }
 
@@ -339,7 +336,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When there is not one element.
-    pub fn item(&self) -> Result<f64, TensorNodeError> {
+    pub fn item(&self) -> Result<f64> {
         match (self.num_values(), self.value_offsets().next()) {
             (1, Some(offset)) => Ok(self.element(offset).as_f64()),
             (found, _) => Err(TensorNodeError::NotOneElement { dims: self.dims_without_padding(), found }),
@@ -355,7 +352,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the number of values differs.
-    pub fn set_values(&mut self, values: &[f64]) -> Result<(), TensorNodeError> {
+    pub fn set_values(&mut self, values: &[f64]) -> Result<()> {
         let (expected, found) = (self.num_values(), values.len());
         if expected != found {
             return Err(TensorNodeError::ElementCount { dims: self.dims_without_padding(), expected, found });
@@ -380,7 +377,7 @@ impl HostArray {
         }
     }
 
-    fn offset(&self, index: &[usize]) -> Result<usize, TensorNodeError> {
+    fn offset(&self, index: &[usize]) -> Result<usize> {
         let dims = self.dims_without_padding();
         let index = if dims.is_empty() && index == [0] { &[] } else { index };
         let inside = index.len() == dims.len() && index.iter().zip(&dims).all(|(i, d)| i < d);

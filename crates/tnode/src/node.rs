@@ -15,7 +15,7 @@ use crate::commit;
 use crate::decision::Reason;
 use crate::delayed::{self, DelayedDType, Inference};
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::label::Label;
 use crate::mode::{MemoryMode, Sharing};
 use crate::name::{self, AmbiguousIdents, IdentStyle};
@@ -212,7 +212,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When they are not settled yet.
-    pub fn dims(&self) -> Result<Dims, TensorNodeError> {
+    pub fn dims(&self) -> Result<Dims> {
         Ok(self.shape()?.padded.clone())
     }
 
@@ -220,7 +220,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When they are not settled yet.
-    pub fn dims_without_padding(&self) -> Result<Dims, TensorNodeError> {
+    pub fn dims_without_padding(&self) -> Result<Dims> {
         Ok(self.shape()?.unpadded.clone())
     }
 
@@ -228,7 +228,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When other dimensions are settled already, these do not fit the padding, or their product overflows.
-    pub fn set_dims(&self, dims: impl IntoIterator<Item = usize>) -> Result<(), TensorNodeError> {
+    pub fn set_dims(&self, dims: impl IntoIterator<Item = usize>) -> Result<()> {
         self.set_dims_with(dims, RunSizes::new())
     }
 
@@ -237,11 +237,7 @@ impl TensorNode {
     /// # Errors
     /// When other dimensions or sizes are settled already, a node with margins has such sizes, or the product
     /// of the dimensions overflows.
-    pub fn set_dims_with(
-        &self,
-        dims: impl IntoIterator<Item = usize>,
-        sizes: RunSizes,
-    ) -> Result<(), TensorNodeError> {
+    pub fn set_dims_with(&self, dims: impl IntoIterator<Item = usize>, sizes: RunSizes) -> Result<()> {
         let requested = Shape::new(dims.into_iter().collect(), sizes, self.padding())?;
         let settled = self.0.shape.get_or_init(|| requested.clone());
         if settled.unpadded != requested.unpadded {
@@ -274,7 +270,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn num_elems(&self) -> Result<usize, TensorNodeError> {
+    pub fn num_elems(&self) -> Result<usize> {
         Ok(self.shape()?.elems)
     }
 
@@ -282,21 +278,17 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn size_bytes(&self) -> Result<usize, TensorNodeError> {
+    pub fn size_bytes(&self) -> Result<usize> {
         Ok(self.num_elems()? * self.dtype().size_bytes())
     }
 
-    fn shape(&self) -> Result<&Shape, TensorNodeError> {
+    fn shape(&self) -> Result<&Shape> {
         self.0.shape.get().ok_or_else(|| TensorNodeError::DimsUnsettled { node: self.name() })
     }
 }
 
 impl Shape {
-    pub(crate) fn new(
-        unpadded: Dims,
-        mut sizes: RunSizes,
-        padding: Option<&Padding>,
-    ) -> Result<Shape, TensorNodeError> {
+    pub(crate) fn new(unpadded: Dims, mut sizes: RunSizes, padding: Option<&Padding>) -> Result<Shape> {
         let padded = padding.map_or_else(|| Ok(unpadded.clone()), |p| p.padded(&unpadded))?;
         let elems = checked_elems(&padded)?;
         if sizes.iter().all(Option::is_none) {
@@ -380,7 +372,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When another one is specified or settled.
-    pub fn update_dtype(&self, dtype: DType) -> Result<(), TensorNodeError> {
+    pub fn update_dtype(&self, dtype: DType) -> Result<()> {
         self.update_open(|open| match self.0.dtype.get() {
             Some(&settled) if settled != dtype => Err(self.dtype_conflict("settled", settled, dtype)),
             Some(_) => Ok(open),
@@ -397,7 +389,7 @@ impl TensorNode {
         &self,
         only_if: impl Fn(DType) -> bool + Send + Sync + 'static,
         dtype: DType,
-    ) -> Result<(), TensorNodeError> {
+    ) -> Result<()> {
         self.update_open(|open| match self.0.dtype.get() {
             Some(&settled) if settled != dtype && only_if(settled) => {
                 Err(self.dtype_conflict("settled", settled, dtype))
@@ -417,10 +409,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the type is settled.
-    pub fn infer_dtype(
-        &self,
-        infer: impl Fn() -> DType + Send + Sync + 'static,
-    ) -> Result<(), TensorNodeError> {
+    pub fn infer_dtype(&self, infer: impl Fn() -> DType + Send + Sync + 'static) -> Result<()> {
         self.update_open(|open| match self.0.dtype.get() {
             Some(&present) => Err(TensorNodeError::InferenceTooLate { node: self.name(), present }),
             None => Ok(open.infer(Inference::new(infer))),
@@ -428,10 +417,7 @@ impl TensorNode {
     }
 
     /// Replaces the open type by the result of `update`.
-    fn update_open(
-        &self,
-        update: impl FnOnce(DelayedDType) -> Result<DelayedDType, TensorNodeError>,
-    ) -> Result<(), TensorNodeError> {
+    fn update_open(&self, update: impl FnOnce(DelayedDType) -> Result<DelayedDType>) -> Result<()> {
         let mut open = lock(&self.0.open_dtype);
         let updated = update(open.delayed.clone())?;
         let before = open.replace(updated);
@@ -466,7 +452,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When an earlier decision excludes `mode`.
-    pub fn update_memory_mode(&self, mode: MemoryMode, reason: Reason) -> Result<(), TensorNodeError> {
+    pub fn update_memory_mode(&self, mode: MemoryMode, reason: Reason) -> Result<()> {
         commit::update(self, |state| state.refine(mode, reason))
     }
 
@@ -474,7 +460,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the memory mode excludes it.
-    pub fn update_memory_sharing(&self, sharing: Sharing, reason: Reason) -> Result<(), TensorNodeError> {
+    pub fn update_memory_sharing(&self, sharing: Sharing, reason: Reason) -> Result<()> {
         commit::update(self, |state| state.refine_sharing(sharing, reason))
     }
 
@@ -482,11 +468,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn force_ctx(
-        &self,
-        stack_threshold_bytes: usize,
-        reason: Reason,
-    ) -> Result<ForceCtx, TensorNodeError> {
+    pub fn force_ctx(&self, stack_threshold_bytes: usize, reason: Reason) -> Result<ForceCtx> {
         Ok(ForceCtx { elems: self.num_elems()?, dtype: self.dtype(), stack_threshold_bytes, reason })
     }
 
@@ -511,7 +493,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn to_builder(&self) -> Result<NodeBuilder, TensorNodeError> {
+    pub fn to_builder(&self) -> Result<NodeBuilder> {
         let mut builder =
             TensorNode::builder(self.0.label.clone()).dims(self.dims_without_padding()?).dtype(self.dtype());
         builder = builder.run_sizes(self.run_sizes().into());

@@ -13,7 +13,7 @@ use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::host_array::HostArray;
 use crate::padding::{Dims, checked_elems};
 
@@ -27,7 +27,7 @@ const MAX_HEADER_BYTES: usize = 1 << 16;
 /// # Errors
 /// When reading fails, the header is no `.npy` header, the element type has no counterpart here, there are
 /// more than [`MAX_RANK`](crate::MAX_RANK) axes, data are missing, or memory is short.
-pub fn read(mut reader: impl Read) -> Result<HostArray, TensorNodeError> {
+pub fn read(mut reader: impl Read) -> Result<HostArray> {
     let header = Header::parse(&read_header(&mut reader)?)?;
     let len = checked_elems(&header.dims)? * header.dtype.size_bytes();
     let mut array = HostArray::read_bytes(header.dtype, header.dims.clone(), len, reader).map_err(failed)?;
@@ -45,7 +45,7 @@ pub fn read(mut reader: impl Read) -> Result<HostArray, TensorNodeError> {
 ///
 /// # Errors
 /// When writing fails or NumPy has no such element type.
-pub fn write(array: &HostArray, mut writer: impl Write) -> Result<(), TensorNodeError> {
+pub fn write(array: &HostArray, mut writer: impl Write) -> Result<()> {
     let header = Header::text(array)?;
     let len = u16::try_from(header.len()).map_err(|_| malformed("too many axes for a header"))?;
     let prefix = [MAGIC, &[1, 0], &len.to_le_bytes(), header.as_bytes()].concat();
@@ -57,7 +57,7 @@ pub fn write(array: &HostArray, mut writer: impl Write) -> Result<(), TensorNode
 ///
 /// # Errors
 /// When the archive or one of its arrays cannot be read.
-pub fn read_npz(reader: impl Read + Seek) -> Result<BTreeMap<String, HostArray>, TensorNodeError> {
+pub fn read_npz(reader: impl Read + Seek) -> Result<BTreeMap<String, HostArray>> {
     let mut archive = ZipArchive::new(reader).map_err(failed_zip)?;
     let mut arrays = BTreeMap::new();
     for position in 0..archive.len() {
@@ -76,7 +76,7 @@ pub fn read_npz(reader: impl Read + Seek) -> Result<BTreeMap<String, HostArray>,
 pub fn write_npz<'a>(
     arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>,
     writer: impl Write + Seek,
-) -> Result<(), TensorNodeError> {
+) -> Result<()> {
     let mut archive = ZipWriter::new(writer);
     for (name, array) in arrays {
         let options = SimpleFileOptions::default().large_file(array.size_bytes() > u32::MAX as usize / 2);
@@ -100,7 +100,7 @@ fn malformed(why: impl Into<String>) -> TensorNodeError {
 }
 
 /// Reads the header's text.
-fn read_header(reader: &mut impl Read) -> Result<String, TensorNodeError> {
+fn read_header(reader: &mut impl Read) -> Result<String> {
     let mut prefix = [0; 8];
     reader.read_exact(&mut prefix).map_err(failed)?;
     if &prefix[..6] != MAGIC {
@@ -119,7 +119,7 @@ fn read_header(reader: &mut impl Read) -> Result<String, TensorNodeError> {
     String::from_utf8(header).map_err(|_| malformed("expected a header in UTF-8"))
 }
 
-fn read_exactly<const N: usize>(reader: &mut impl Read) -> Result<[u8; N], TensorNodeError> {
+fn read_exactly<const N: usize>(reader: &mut impl Read) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     reader.read_exact(&mut bytes).map_err(failed)?;
     Ok(bytes)
@@ -134,7 +134,7 @@ struct Header {
 
 impl Header {
     /// The header of an array, padded so that the data begin at a multiple of 64 bytes.
-    fn text(array: &HostArray) -> Result<String, TensorNodeError> {
+    fn text(array: &HostArray) -> Result<String> {
         let descr = descr(array.dtype()).ok_or_else(|| TensorNodeError::UnsupportedElement {
             format: FORMAT,
             what: array.dtype().to_string(),
@@ -149,7 +149,7 @@ impl Header {
     }
 
     /// Parses the dictionary literal, which has exactly three keys.
-    fn parse(text: &str) -> Result<Header, TensorNodeError> {
+    fn parse(text: &str) -> Result<Header> {
         let parsed =
             parse_dict(&mut Cursor(text)).ok_or_else(|| malformed(format!("header {:?}", text.trim())))?;
         let (Some(descr), Some(columns_first), Some(dims)) = parsed else {

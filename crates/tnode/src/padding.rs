@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::run_size::RunSize;
 
 /// The extents of the axes, outermost first; arrays are row-major.
@@ -49,7 +49,7 @@ impl Padding {
     ///
     /// # Errors
     /// When the number of axes differs, or a size overflows.
-    pub fn padded(&self, dims: &[usize]) -> Result<Dims, TensorNodeError> {
+    pub fn padded(&self, dims: &[usize]) -> Result<Dims> {
         self.check_rank(dims)?;
         let grown = dims.iter().zip(&self.axes).map(|(&d, p)| d.checked_add(p.left)?.checked_add(p.right));
         grown
@@ -61,7 +61,7 @@ impl Padding {
     ///
     /// # Errors
     /// When the number of axes differs, or a margin exceeds its axis.
-    pub fn unpadded(&self, dims: &[usize]) -> Result<Dims, TensorNodeError> {
+    pub fn unpadded(&self, dims: &[usize]) -> Result<Dims> {
         self.check_rank(dims)?;
         let shrunk = dims.iter().zip(&self.axes).map(|(&d, p)| d.checked_sub(p.left)?.checked_sub(p.right));
         shrunk.collect::<Option<Dims>>().ok_or_else(|| TensorNodeError::PaddingExceeds {
@@ -70,7 +70,7 @@ impl Padding {
         })
     }
 
-    fn check_rank(&self, dims: &[usize]) -> Result<(), TensorNodeError> {
+    fn check_rank(&self, dims: &[usize]) -> Result<()> {
         if self.axes.len() == dims.len() {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl Padding {
 /// # Errors
 /// When there are more than [`MAX_RANK`] axes, or an array with this number of elements of 16 bytes would not
 /// fit the address space.
-pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize, TensorNodeError> {
+pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize> {
     if dims.len() > MAX_RANK {
         return Err(TensorNodeError::TooManyAxes { found: dims.len(), limit: MAX_RANK });
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::commit::{commit_decisions, named};
-use crate::error::TensorNodeError;
+use crate::error::Result;
 use crate::mode::MemoryMode;
 use crate::node::TensorNode;
 use crate::state::ModeState;
@@ -54,11 +54,7 @@ impl Pending {
     ///
     /// # Errors
     /// The first conflict found; then nothing is added.
-    pub fn add(
-        &mut self,
-        decisions: &[(TensorNode, ModeState)],
-        views: &[(TensorNode, View)],
-    ) -> Result<(), TensorNodeError> {
+    pub fn add(&mut self, decisions: &[(TensorNode, ModeState)], views: &[(TensorNode, View)]) -> Result<()> {
         let mut decided = (*self.decided).clone();
         for (node, mode) in decisions {
             decided.state(node).merge(mode).map_err(|source| named(node, source))?;
@@ -82,7 +78,7 @@ impl Pending {
     ///
     /// # Errors
     /// The errors of [`commit_decisions`], if other decisions were committed meanwhile.
-    pub fn commit(self) -> Result<(), TensorNodeError> {
+    pub fn commit(self) -> Result<()> {
         let Decided { modes, views } = &*self.decided;
         let modes: Vec<_> = modes.iter().map(|(node, mode)| (node.clone(), mode.clone())).collect();
         let views: Vec<_> = views.iter().map(|(node, view)| (node.clone(), view.clone())).collect();

@@ -1,6 +1,6 @@
 //! Point clouds from host arrays, for plots.
 
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::host_array::HostArray;
 
 impl HostArray {
@@ -11,7 +11,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When there is no such axis or coordinate.
-    pub fn points_1d(&self, from_axis: Option<usize>, xdim: usize) -> Result<Vec<f64>, TensorNodeError> {
+    pub fn points_1d(&self, from_axis: Option<usize>, xdim: usize) -> Result<Vec<f64>> {
         let axis = self.checked_axis(from_axis, &[xdim])?;
         self.indices_along(axis).map(|index| self.value(&with(index, axis, xdim))).collect()
     }
@@ -21,12 +21,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When there is no such axis or coordinate.
-    pub fn points_2d(
-        &self,
-        from_axis: Option<usize>,
-        xdim: usize,
-        ydim: usize,
-    ) -> Result<Vec<(f64, f64)>, TensorNodeError> {
+    pub fn points_2d(&self, from_axis: Option<usize>, xdim: usize, ydim: usize) -> Result<Vec<(f64, f64)>> {
         let axis = self.checked_axis(from_axis, &[xdim, ydim])?;
         let point = |index: Vec<usize>| {
             let x = self.value(&with(index.clone(), axis, xdim))?;
@@ -36,11 +31,7 @@ impl HostArray {
     }
 
     /// The requested axis, if it has all the coordinates.
-    fn checked_axis(
-        &self,
-        from_axis: Option<usize>,
-        coordinates: &[usize],
-    ) -> Result<usize, TensorNodeError> {
+    fn checked_axis(&self, from_axis: Option<usize>, coordinates: &[usize]) -> Result<usize> {
         let dims = self.dims_without_padding();
         let axis = from_axis.unwrap_or(dims.len().saturating_sub(1));
         let Some(&size) = dims.get(axis) else { return Err(TensorNodeError::NoSuchAxis { axis, dims }) };

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use dashmap::{DashMap, Entry};
 
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::node::{Inner, NodeId, TensorNode};
 
 /// A table of live nodes; clones are handles to the same table.
@@ -75,7 +75,7 @@ impl Registry {
         &self,
         wanted: Option<NodeId>,
         make: impl Fn(NodeId) -> Inner,
-    ) -> Result<TensorNode, TensorNodeError> {
+    ) -> Result<TensorNode> {
         if let Some(id) = wanted {
             self.0.next_id.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
             let claimed = self.claim(id, make);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use ::safetensors::tensor::{Dtype, SafeTensors, View, serialize};
 
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::host_array::HostArray;
 use crate::padding::Dims;
 
@@ -26,7 +26,7 @@ const RANDOM_BITS: &str = "u32x4";
 /// # Errors
 /// When the bytes are not in the format, an element type has no counterpart here, an array has more than
 /// [`MAX_RANK`](crate::MAX_RANK) axes, or memory is short.
-pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, TensorNodeError> {
+pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| not_read(bytes, error))?;
     let random_bits = names_of_random_bits(bytes)?;
     let mut arrays = BTreeMap::new();
@@ -42,7 +42,7 @@ pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, TensorNodeError
     Ok(arrays)
 }
 
-fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, TensorNodeError> {
+fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>> {
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(malformed)?;
     let names = metadata.metadata().as_ref().and_then(|entries| entries.get(RANDOM_BITS));
     Ok(names.map_or_else(Vec::new, |names| names.lines().map(str::to_owned).collect()))
@@ -52,9 +52,7 @@ fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, TensorNodeError> {
 ///
 /// # Errors
 /// When the names do not fit a header, or the name of a `u32x4` array contains a line break.
-pub fn write<'a>(
-    arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>,
-) -> Result<Vec<u8>, TensorNodeError> {
+pub fn write<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>) -> Result<Vec<u8>> {
     let mut random_bits = Vec::new();
     let mut views = Vec::new();
     for (name, array) in arrays {
@@ -68,7 +66,7 @@ pub fn write<'a>(
     serialize(views, metadata).map_err(malformed)
 }
 
-fn one_line(name: &str) -> Result<&str, TensorNodeError> {
+fn one_line(name: &str) -> Result<&str> {
     match name.contains(['\n', '\r']) {
         false => Ok(name),
         true => Err(TensorNodeError::Malformed {
@@ -154,7 +152,7 @@ fn to_file(dtype: DType) -> Dtype {
     }
 }
 
-fn from_file(dtype: Dtype) -> Result<DType, TensorNodeError> {
+fn from_file(dtype: Dtype) -> Result<DType> {
     let known = DType::ALL.into_iter().find(|&d| to_file(d) == dtype);
     known.ok_or_else(|| TensorNodeError::UnsupportedElement { format: FORMAT, what: format!("{dtype:?}") })
 }

@@ -25,7 +25,7 @@ use zip::{CompressionMethod, ZipArchive};
 use self::pickle::Pickle;
 use self::pickled_tensors::{PickledTensor, pickled_tensors};
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::host_array::HostArray;
 use crate::padding::{Dims, checked_elems};
 
@@ -80,7 +80,7 @@ impl StoredTensor {
 ///
 /// # Errors
 /// The errors of [`stored_tensors`], or short memory.
-pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, TensorNodeError> {
+pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>> {
     let tensors = stored_tensors(Cursor::new(bytes))?;
     tensors.into_iter().map(|(name, tensor)| Ok((name, array(&tensor, bytes)?))).collect()
 }
@@ -91,9 +91,7 @@ pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, TensorNodeError
 /// When reading fails, the file is no archive of torch or contradicts itself, the pickle mentions a global
 /// that is not known, an element type has no counterpart here, or an array has more than
 /// [`MAX_RANK`](crate::MAX_RANK) axes.
-pub fn stored_tensors(
-    mut reader: impl Read + Seek,
-) -> Result<BTreeMap<String, StoredTensor>, TensorNodeError> {
+pub fn stored_tensors(mut reader: impl Read + Seek) -> Result<BTreeMap<String, StoredTensor>> {
     check_start(&mut reader)?;
     let file_bytes = reader.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut archive = ZipArchive::new(reader).map_err(failed)?;
@@ -123,7 +121,7 @@ pub fn stored_tensors(
 }
 
 /// Checks that the file is a zip archive, and names formats that are taken for this one.
-fn check_start(reader: &mut (impl Read + Seek)) -> Result<(), TensorNodeError> {
+fn check_start(reader: &mut (impl Read + Seek)) -> Result<()> {
     let mut start = Vec::new();
     reader.rewind().map_err(failed)?;
     reader.by_ref().take(4).read_to_end(&mut start).map_err(failed)?;
@@ -137,7 +135,7 @@ fn check_start(reader: &mut (impl Read + Seek)) -> Result<(), TensorNodeError> {
 }
 
 /// The folder of the archive in which `data.pkl` is, with a slash.
-fn folder<R: Read + Seek>(archive: &ZipArchive<R>) -> Result<String, TensorNodeError> {
+fn folder<R: Read + Seek>(archive: &ZipArchive<R>) -> Result<String> {
     for name in archive.file_names() {
         let name = name.map_err(failed)?;
         if let Some(folder) = name.strip_suffix("data.pkl")
@@ -149,10 +147,7 @@ fn folder<R: Read + Seek>(archive: &ZipArchive<R>) -> Result<String, TensorNodeE
     Err(malformed("an archive without `data.pkl`, which `torch.save` writes"))
 }
 
-fn check_byte_order<R: Read + Seek>(
-    archive: &mut ZipArchive<R>,
-    folder: &str,
-) -> Result<(), TensorNodeError> {
+fn check_byte_order<R: Read + Seek>(archive: &mut ZipArchive<R>, folder: &str) -> Result<()> {
     let name = format!("{folder}byteorder");
     if archive.index_for_name(&name).is_none() {
         return Ok(()); // torch before 2.1
@@ -168,7 +163,7 @@ fn check_byte_order<R: Read + Seek>(
     }
 }
 
-fn read_pickle<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str) -> Result<Vec<u8>, TensorNodeError> {
+fn read_pickle<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str) -> Result<Vec<u8>> {
     let (_, size) = entry(archive, name)?;
     if size > MAX_PICKLE_BYTES {
         return Err(malformed(format!("a pickle of {size} bytes, expected at most {MAX_PICKLE_BYTES}")));
@@ -179,7 +174,7 @@ fn read_pickle<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str) -> Resul
 }
 
 /// Where the bytes of an entry start in the file, and how many they are.
-fn entry<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str) -> Result<(u64, u64), TensorNodeError> {
+fn entry<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str) -> Result<(u64, u64)> {
     let position =
         archive.index_for_name(name).ok_or_else(|| malformed(format!("an archive without `{name}`")))?;
     let entry = archive.by_index_raw(position).map_err(failed)?;
@@ -196,7 +191,7 @@ fn placed(
     tensor: PickledTensor<'_>,
     (start, size): (u64, u64),
     file_bytes: u64,
-) -> Result<StoredTensor, TensorNodeError> {
+) -> Result<StoredTensor> {
     let PickledTensor { storage, storage_bytes, dtype, offset, dims, strides } = tensor;
     if storage_bytes != Some(size) || start.checked_add(size).is_none_or(|end| end > file_bytes) {
         let expected = storage_bytes.map_or_else(|| "fewer".to_owned(), |bytes| bytes.to_string());
@@ -220,7 +215,7 @@ fn placed(
     Ok(StoredTensor { dtype, start: start + first, dims, strides })
 }
 
-fn array(tensor: &StoredTensor, file: &[u8]) -> Result<HostArray, TensorNodeError> {
+fn array(tensor: &StoredTensor, file: &[u8]) -> Result<HostArray> {
     let bytes = usize::try_from(tensor.start).ok().and_then(|start| file.get(start..));
     let bytes = bytes.and_then(|bytes| bytes.get(..tensor.size_bytes()));
     let bytes = bytes.ok_or_else(|| malformed("a tensor beyond the end of the file"))?;

@@ -4,7 +4,7 @@ use arrayjit_tensor::{Parameter, Tensor, TensorOperand};
 
 use crate::{
     decoder::{CacheSize, TokenPlaces},
-    error::ModelError,
+    error::Result,
     layers::Layer,
     loader::Loader,
 };
@@ -46,7 +46,7 @@ impl CachedAttention {
         heads: Heads,
         options: AttentionOptions,
         size: CacheSize,
-    ) -> Result<CachedAttention, ModelError> {
+    ) -> Result<CachedAttention> {
         let buffer =
             |name: &str| loader.sub("cache").buffer(name, &[size.slots, heads.keys, size.rows(), heads.size]);
         Ok(CachedAttention { keys: buffer("keys")?, values: buffer("values")?, heads, options })
@@ -60,7 +60,7 @@ impl CachedAttention {
         keys: &Tensor,
         values: &Tensor,
         places: &TokenPlaces,
-    ) -> Result<Tensor, ModelError> {
+    ) -> Result<Tensor> {
         let Heads { queries: count, keys: groups, size } = self.heads;
         let shared = count / groups; // query heads for each head of keys
         let place = places.position();

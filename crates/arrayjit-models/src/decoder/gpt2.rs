@@ -16,7 +16,7 @@ use crate::{
         attention::{AttentionOptions, CachedAttention, Heads},
         head,
     },
-    error::ModelError,
+    error::Result,
     layers::{Layer, Layers},
     loader::Loader,
     matrix::{Matrix, Projection},
@@ -42,7 +42,7 @@ impl Gpt2Config {
         DecoderSizes { positions: self.positions, vocabulary: self.vocabulary }
     }
 
-    pub(crate) fn read(config: &Config) -> Result<Gpt2Config, ModelError> {
+    pub(crate) fn read(config: &Config) -> Result<Gpt2Config> {
         let (size, heads) = (config.needed_size("n_embd")?, config.needed_size("n_head")?);
         if !size.is_multiple_of(heads) {
             return Err(config.misfit("n_head", format!("a divisor of {size}")));
@@ -79,7 +79,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(loader: &Loader<'_>, config: &Gpt2Config, cache: CacheSize) -> Result<Block, ModelError> {
+    fn new(loader: &Loader<'_>, config: &Gpt2Config, cache: CacheSize) -> Result<Block> {
         let (attn, mlp, size) = (loader.sub("attn"), loader.sub("mlp"), config.size);
         let heads = Heads { queries: config.heads, keys: config.heads, size: size / config.heads };
         let scale = if config.scales_scores { (heads.size as f64).sqrt().recip() } else { 1.0 };
@@ -101,7 +101,7 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor, layer: &Layer<'_>, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>, places: &TokenPlaces) -> Result<Tensor> {
         let joined = layer.linear(&self.c_attn, &layer.layer_norm(&self.ln_1, x)?)?;
         let parts = [x.shape()[0], 3, self.heads.queries, self.heads.size].map(|size| size as isize);
         let joined = joined.reshape(&parts)?;
@@ -125,11 +125,7 @@ pub(crate) struct Gpt2 {
 }
 
 impl Gpt2 {
-    pub(crate) fn new(
-        loader: &Loader<'_>,
-        config: &Gpt2Config,
-        cache: CacheSize,
-    ) -> Result<Gpt2, ModelError> {
+    pub(crate) fn new(loader: &Loader<'_>, config: &Gpt2Config, cache: CacheSize) -> Result<Gpt2> {
         let body = loader.body("transformer");
         let kinds = vec![(); config.layers];
         Ok(Gpt2 {
@@ -142,7 +138,7 @@ impl Gpt2 {
 }
 
 impl Decoder for Gpt2 {
-    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor> {
         let x = places.add_positions(&self.wte.rows(tokens)?, &self.wpe)?;
         let x = self.blocks.forward(&x, |block, x, layer| block.forward(x, layer, places))?;
         head(&self.ln_f.forward(&x)?, &self.wte, places)

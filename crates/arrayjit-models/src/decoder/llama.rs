@@ -17,7 +17,7 @@ use crate::{
         attention::{AttentionOptions, CachedAttention, Heads},
         head,
     },
-    error::ModelError,
+    error::Result,
     layers::{Layer, Layers},
     loader::Loader,
     matrix::{Matrix, Projection},
@@ -96,7 +96,7 @@ impl LlamaConfig {
         DecoderSizes { positions: self.positions, vocabulary: self.vocabulary }
     }
 
-    pub(crate) fn read(config: &Config, family: Family) -> Result<LlamaConfig, ModelError> {
+    pub(crate) fn read(config: &Config, family: Family) -> Result<LlamaConfig> {
         let (size, queries) =
             (config.needed_size("hidden_size")?, config.needed_size("num_attention_heads")?);
         let heads = Heads {
@@ -159,7 +159,7 @@ impl LlamaConfig {
 }
 
 /// The angles of layers that see all positions, and of those with a window.
-fn rotaries(config: &Config, family: Family) -> Result<(RotaryConfig, RotaryConfig), ModelError> {
+fn rotaries(config: &Config, family: Family) -> Result<(RotaryConfig, RotaryConfig)> {
     let parameters = config.object("rope_parameters")?;
     if parameters.get("full_attention").is_some() {
         let of_layers = |kind: &str| RotaryConfig::of_keys(&parameters.object(kind)?, config);
@@ -174,7 +174,7 @@ fn rotaries(config: &Config, family: Family) -> Result<(RotaryConfig, RotaryConf
 }
 
 /// The window of each layer.
-fn windows(config: &Config, family: Family) -> Result<Vec<Option<usize>>, ModelError> {
+fn windows(config: &Config, family: Family) -> Result<Vec<Option<usize>>> {
     let layers = config.layers("num_hidden_layers")?;
     let is_used =
         config.flag("use_sliding_window")?.unwrap_or(!matches!(family, Family::Qwen2 | Family::Qwen3));
@@ -217,7 +217,7 @@ impl Attention {
         config: &LlamaConfig,
         cache: CacheSize,
         window: Option<usize>,
-    ) -> Result<Attention, ModelError> {
+    ) -> Result<Attention> {
         let heads = config.heads;
         let (queries, keys) = (heads.queries * heads.size, heads.keys * heads.size);
         let norm = |name: &str| match config.family.has_head_norms() {
@@ -244,7 +244,7 @@ impl Attention {
         layer: &Layer<'_>,
         rotary: &Rotary,
         places: &TokenPlaces,
-    ) -> Result<Tensor, ModelError> {
+    ) -> Result<Tensor> {
         let heads = |projection: &Projection, count: usize, norm: Option<&RmsNorm>| {
             let x = layer.linear(projection, x)?;
             let heads = x.reshape(&[x.shape()[0] as isize, count as isize, self.heads.size as isize])?;
@@ -268,7 +268,7 @@ struct FeedForward {
 }
 
 impl FeedForward {
-    fn new(loader: &Loader<'_>, config: &LlamaConfig) -> Result<FeedForward, ModelError> {
+    fn new(loader: &Loader<'_>, config: &LlamaConfig) -> Result<FeedForward> {
         let linear = |name, inputs, outputs| loader.linear(name, inputs, outputs, config.mlp_bias);
         Ok(FeedForward {
             gate_proj: linear("gate_proj", config.size, config.hidden)?,
@@ -278,7 +278,7 @@ impl FeedForward {
         })
     }
 
-    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor> {
         let gate = self.activation.apply(&layer.linear(&self.gate_proj, x)?)?;
         layer.linear(&self.down_proj, &(gate * layer.linear(&self.up_proj, x)?)?)
     }
@@ -300,7 +300,7 @@ impl Block {
         config: &LlamaConfig,
         cache: CacheSize,
         window: Option<usize>,
-    ) -> Result<Block, ModelError> {
+    ) -> Result<Block> {
         let norm = |name: &str| loader.rms_norm(name, config.size, config.eps, config.norm_offset);
         let has_behind = config.family.has_norms_behind();
         let (before_network, behind_attention) = match has_behind {
@@ -323,7 +323,7 @@ impl Block {
         layer: &Layer<'_>,
         rotary: &Rotary,
         places: &TokenPlaces,
-    ) -> Result<Tensor, ModelError> {
+    ) -> Result<Tensor> {
         let normalized = |norm: &Option<RmsNorm>, x: Tensor| {
             norm.as_ref().map_or(Ok(x.clone()), |norm| layer.rms_norm(norm, &x))
         };
@@ -348,11 +348,7 @@ pub(crate) struct Llama {
 }
 
 impl Llama {
-    pub(crate) fn new(
-        loader: &Loader<'_>,
-        config: &LlamaConfig,
-        cache: CacheSize,
-    ) -> Result<Llama, ModelError> {
+    pub(crate) fn new(loader: &Loader<'_>, config: &LlamaConfig, cache: CacheSize) -> Result<Llama> {
         let body = loader.body("model");
         let embed_tokens = body.embedding("embed_tokens", config.vocabulary, config.size)?;
         let blocks = Layers::new(&body.sub("layers"), &config.windows, |loader, &window| {
@@ -381,7 +377,7 @@ impl Llama {
 }
 
 impl Decoder for Llama {
-    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor> {
         let mut x = self.embed_tokens.rows(tokens)?;
         if let Some(scale) = self.embedding_scale {
             x = (x * scale)?;

@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{config::Config, error::ModelError, weights::Weights};
+use crate::{
+    config::Config,
+    error::{ModelError, Result},
+    weights::Weights,
+};
 
 /// The architectures by their names in GGUF files.
 const ARCHITECTURES: &[&str] = &["gpt2", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3"];
@@ -61,7 +65,7 @@ const GPT2_LAYER_PARTS: [(&str, &str); 6] = [
 ];
 
 /// The configuration and the tensors of a file.
-pub(super) fn translated(metadata: &Config, mut weights: Weights) -> Result<(Config, Weights), ModelError> {
+pub(super) fn translated(metadata: &Config, mut weights: Weights) -> Result<(Config, Weights)> {
     let found = metadata.text("general.architecture")?.unwrap_or_default().to_owned();
     let Some(architecture) = ARCHITECTURES.iter().copied().find(|known| *known == found) else {
         return Err(ModelError::Architecture { found, known: ARCHITECTURES });
@@ -77,7 +81,7 @@ pub(super) fn translated(metadata: &Config, mut weights: Weights) -> Result<(Con
     Ok((config, weights.renamed(|name| tensor_name(name, architecture))))
 }
 
-fn configuration(metadata: &Config, weights: &Weights, architecture: &str) -> Result<Config, ModelError> {
+fn configuration(metadata: &Config, weights: &Weights, architecture: &str) -> Result<Config> {
     let mut config = Config::default();
     let is_gpt2 = architecture == "gpt2";
     let keys: &[(&str, &str)] = if is_gpt2 { &GPT2_KEYS } else { &KEYS };

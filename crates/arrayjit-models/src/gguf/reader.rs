@@ -14,7 +14,7 @@ use serde_json::{Number, Value};
 use crate::{
     config::Config,
     encoding::Encoding,
-    error::{InFile, ModelError, format_error},
+    error::{InFile, ModelError, Result, format_error},
     weights::{WeightFile, Weights},
 };
 
@@ -42,12 +42,12 @@ struct Header<R> {
 }
 
 /// Reads the header of a file, and checks that its tensors lie within it.
-pub(super) fn read(path: &Path) -> Result<GgufFile, ModelError> {
+pub(super) fn read(path: &Path) -> Result<GgufFile> {
     let file = Arc::new(WeightFile::open(path)?);
     read_file(&file).in_file(path)
 }
 
-fn read_file(file: &Arc<WeightFile>) -> Result<GgufFile, ModelError> {
+fn read_file(file: &Arc<WeightFile>) -> Result<GgufFile> {
     let (reader, end) = (BufReader::new(file.reader(0)), file.len().min(MAX_HEADER_BYTES));
     let mut header = Header { reader, position: 0, end, array_elements: 0 };
     let magic: [u8; 4] = header.bytes()?;
@@ -99,7 +99,7 @@ impl<R: Read> Header<R> {
         self.end - self.position
     }
 
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ModelError> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
         self.take(N as u64)?;
         let mut bytes = [0; N];
         self.reader.read_exact(&mut bytes)?;
@@ -107,7 +107,7 @@ impl<R: Read> Header<R> {
     }
 
     /// Notes that bytes are read.
-    fn take(&mut self, bytes: u64) -> Result<(), ModelError> {
+    fn take(&mut self, bytes: u64) -> Result<()> {
         if bytes > self.left() {
             let found = format!("{bytes} bytes long at byte {}", self.position);
             return Err(format_error(
@@ -120,16 +120,16 @@ impl<R: Read> Header<R> {
         Ok(())
     }
 
-    fn u32(&mut self) -> Result<u32, ModelError> {
+    fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.bytes()?))
     }
 
-    fn u64(&mut self) -> Result<u64, ModelError> {
+    fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.bytes()?))
     }
 
     /// A number of elements that take at least so many bytes each.
-    fn count(&mut self, least_bytes: u64) -> Result<u64, ModelError> {
+    fn count(&mut self, least_bytes: u64) -> Result<u64> {
         let count = self.u64()?;
         match count.checked_mul(least_bytes) {
             Some(bytes) if bytes <= self.left() => Ok(count),
@@ -141,7 +141,7 @@ impl<R: Read> Header<R> {
         }
     }
 
-    fn text(&mut self) -> Result<String, ModelError> {
+    fn text(&mut self) -> Result<String> {
         let length = self.count(1)?;
         if length > MAX_TEXT_BYTES {
             return Err(format_error(
@@ -157,7 +157,7 @@ impl<R: Read> Header<R> {
     }
 
     /// The value of an entry, whose type has the number `kind`.
-    fn value(&mut self, kind: u32, key: &str) -> Result<Value, ModelError> {
+    fn value(&mut self, kind: u32, key: &str) -> Result<Value> {
         let float = |number: f64| Number::from_f64(number).map_or(Value::Null, Value::Number);
         Ok(match kind {
             0 => self.bytes::<1>()?[0].into(),
@@ -184,7 +184,7 @@ impl<R: Read> Header<R> {
         })
     }
 
-    fn array(&mut self, key: &str) -> Result<Value, ModelError> {
+    fn array(&mut self, key: &str) -> Result<Value> {
         let kind = self.u32()?;
         if kind == 9 {
             return Err(format_error(
@@ -206,7 +206,7 @@ impl<R: Read> Header<R> {
         (0..count).map(|_| self.value(kind, key)).collect()
     }
 
-    fn tensor(&mut self) -> Result<TensorPlace, ModelError> {
+    fn tensor(&mut self) -> Result<TensorPlace> {
         let name = self.text()?;
         let rank = self.u32()?;
         if rank > MAX_RANK {

@@ -4,7 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::{chat_template::ChatTemplate, config::Config, error::ModelError, text_tokenizer::TextTokenizer};
+use crate::{
+    chat_template::ChatTemplate,
+    config::Config,
+    error::{ModelError, Result},
+    text_tokenizer::TextTokenizer,
+};
 
 /// How texts are split before their parts become tokens, by names in files.
 const SPLITS: [(&str, Split); 12] = [
@@ -41,7 +46,7 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 
 /// The tokenizer that the metadata of a file describes.
-pub(super) fn tokenizer(metadata: &Config) -> Result<TextTokenizer, ModelError> {
+pub(super) fn tokenizer(metadata: &Config) -> Result<TextTokenizer> {
     let tokens = texts(metadata, "tokenizer.ggml.tokens")?;
     let kinds = [("gpt2", true), ("llama", false)];
     let is_byte_level = metadata.choice("tokenizer.ggml.model", &kinds)?.unwrap_or(true);
@@ -54,7 +59,7 @@ pub(super) fn tokenizer(metadata: &Config) -> Result<TextTokenizer, ModelError> 
 }
 
 /// The tokens that end a text.
-pub(super) fn ends(metadata: &Config, tokenizer: &TextTokenizer) -> Result<Vec<u32>, ModelError> {
+pub(super) fn ends(metadata: &Config, tokenizer: &TextTokenizer) -> Result<Vec<u32>> {
     let mut ends = metadata.tokens("tokenizer.ggml.eos_token_id")?;
     ends.extend(metadata.tokens("tokenizer.ggml.eot_token_id")?);
     ends.extend(
@@ -64,7 +69,7 @@ pub(super) fn ends(metadata: &Config, tokenizer: &TextTokenizer) -> Result<Vec<u
 }
 
 /// The chat template; none if the file has none.
-pub(super) fn chat_template(metadata: &Config) -> Result<Option<ChatTemplate>, ModelError> {
+pub(super) fn chat_template(metadata: &Config) -> Result<Option<ChatTemplate>> {
     let Some(source) = metadata.text("tokenizer.chat_template")? else { return Ok(None) };
     let tokens = texts(metadata, "tokenizer.ggml.tokens")?;
     let mut marks = Vec::new();
@@ -77,7 +82,7 @@ pub(super) fn chat_template(metadata: &Config) -> Result<Option<ChatTemplate>, M
 }
 
 /// An array of texts.
-fn texts<'m>(metadata: &'m Config, key: &str) -> Result<Vec<&'m str>, ModelError> {
+fn texts<'m>(metadata: &'m Config, key: &str) -> Result<Vec<&'m str>> {
     let list = metadata.get(key).and_then(Value::as_array);
     let texts = list.and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
     texts.ok_or_else(|| ModelError::Config {
@@ -92,7 +97,7 @@ fn numbered(tokens: &[&str]) -> Map<String, Value> {
     tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), json!(id))).collect()
 }
 
-fn byte_level(metadata: &Config, tokens: &[&str]) -> Result<Value, ModelError> {
+fn byte_level(metadata: &Config, tokens: &[&str]) -> Result<Value> {
     let split = metadata.choice("tokenizer.ggml.pre", &SPLITS)?.unwrap_or(Split::Gpt2);
     let bytes = |splits: bool| {
         json!({
@@ -129,7 +134,7 @@ fn byte_level(metadata: &Config, tokens: &[&str]) -> Result<Value, ModelError> {
 }
 
 /// A vocabulary of SentencePiece: pairs of tokens are merged by the score of the result.
-fn sentence_piece(metadata: &Config, tokens: &[&str]) -> Result<Value, ModelError> {
+fn sentence_piece(metadata: &Config, tokens: &[&str]) -> Result<Value> {
     let scores = metadata.get("tokenizer.ggml.scores").and_then(Value::as_array);
     let scores = scores.filter(|scores| scores.len() == tokens.len()).ok_or_else(|| {
         metadata.misfit("tokenizer.ggml.scores", format!("a list of {} numbers", tokens.len()))
@@ -196,8 +201,8 @@ fn added_tokens(metadata: &Config, tokens: &[&str]) -> Value {
 }
 
 /// The tokens around a text.
-fn marks(metadata: &Config, tokens: &[&str], is_byte_level: bool) -> Result<Value, ModelError> {
-    let mark = |flag: &str, default: bool, key: &str| -> Result<Option<u32>, ModelError> {
+fn marks(metadata: &Config, tokens: &[&str], is_byte_level: bool) -> Result<Value> {
+    let mark = |flag: &str, default: bool, key: &str| -> Result<Option<u32>> {
         let is_added = metadata.flag(&format!("tokenizer.ggml.{flag}"))?.unwrap_or(default);
         let key = format!("tokenizer.ggml.{key}");
         let id = metadata.tokens(&key)?.first().copied().filter(|_| is_added);

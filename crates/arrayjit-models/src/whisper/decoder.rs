@@ -11,7 +11,7 @@ use crate::{
         attention::{AttentionOptions, CachedAttention, Heads},
         head,
     },
-    error::ModelError,
+    error::{ModelError, Result},
     layers::{Layer, Layers},
     loader::Loader,
     matrix::{Matrix, Projection},
@@ -31,7 +31,7 @@ struct CrossAttention {
 }
 
 impl CrossAttention {
-    fn new(loader: &Loader<'_>, config: &WhisperConfig, heads: Heads) -> Result<CrossAttention, ModelError> {
+    fn new(loader: &Loader<'_>, config: &WhisperConfig, heads: Heads) -> Result<CrossAttention> {
         let buffers = loader.sub("encoder_attn").sub("cache");
         let buffer = |name: &str| buffers.buffer(name, &[heads.keys, config.positions, heads.size]);
         Ok(CrossAttention {
@@ -43,7 +43,7 @@ impl CrossAttention {
     }
 
     /// Writes the keys and values of vectors `[positions, size]` to the buffers.
-    fn listen(&self, encoded: &Tensor, layer: &Layer<'_>) -> Result<(), ModelError> {
+    fn listen(&self, encoded: &Tensor, layer: &Layer<'_>) -> Result<()> {
         let Heads { keys: heads, size, .. } = self.heads;
         let text = format!(
             "keys[{at},h,t,c] := k[t,{size}*h + c] where h < {heads}, c < {size}
@@ -59,7 +59,7 @@ impl CrossAttention {
     }
 
     /// Adds the result of the attention to the vectors `[n, size]` of tokens.
-    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor> {
         let Heads { keys: heads, size, .. } = self.heads;
         let text = format!(
             "scaled[h,i,c] := q[i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
@@ -87,11 +87,7 @@ struct DecoderLayer {
 }
 
 impl DecoderLayer {
-    fn new(
-        loader: &Loader<'_>,
-        config: &WhisperConfig,
-        cache: CacheSize,
-    ) -> Result<DecoderLayer, ModelError> {
+    fn new(loader: &Loader<'_>, config: &WhisperConfig, cache: CacheSize) -> Result<DecoderLayer> {
         let stack = config.decoder;
         let heads = Heads { queries: stack.heads, keys: stack.heads, size: config.size / stack.heads };
         let scale = (heads.size as f64).sqrt().recip();
@@ -106,7 +102,7 @@ impl DecoderLayer {
     }
 
     /// `[n, size]` to the same shape.
-    fn forward(&self, x: &Tensor, layer: &Layer<'_>, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>, places: &TokenPlaces) -> Result<Tensor> {
         let Projections { norm, queries, keys, values, output } = &self.projections;
         let normalized = layer.layer_norm(norm, x)?;
         let heads = |projection: &Projection| {
@@ -133,7 +129,7 @@ impl WhisperDecoder {
         loader: &Loader<'_>,
         config: &WhisperConfig,
         cache: CacheSize,
-    ) -> Result<WhisperDecoder, ModelError> {
+    ) -> Result<WhisperDecoder> {
         let loader = loader.body("model").sub("decoder");
         let kinds = vec![(); config.decoder.layers];
         let layer = |loader: &Loader<'_>, _: &()| DecoderLayer::new(loader, config, cache);
@@ -146,13 +142,13 @@ impl WhisperDecoder {
     }
 
     /// Writes the keys and values of all layers, from the vectors `[positions, size]` of the encoder.
-    pub(crate) fn listen(&self, encoded: &Tensor) -> Result<(), ModelError> {
+    pub(crate) fn listen(&self, encoded: &Tensor) -> Result<()> {
         self.layers.each(encoded.graph(), |block, layer| block.cross.listen(encoded, layer))
     }
 }
 
 impl Decoder for WhisperDecoder {
-    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor> {
         let x = places.add_positions(&self.embed_tokens.rows(tokens)?, &self.positions)?;
         let x = self.layers.forward(&x, |block, x, layer| block.forward(x, layer, places))?;
         head(&self.norm.forward(&x)?, &self.embed_tokens, places)

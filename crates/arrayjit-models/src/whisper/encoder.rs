@@ -6,7 +6,7 @@ use arrayjit_tensor::{
 };
 
 use crate::{
-    error::ModelError,
+    error::{ModelError, Result},
     layers::{Layer, Layers},
     loader::Loader,
     whisper::{
@@ -24,7 +24,7 @@ struct EncoderLayer {
 
 impl EncoderLayer {
     /// `[positions, size]` to the same shape.
-    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor> {
         let (heads, size) = (self.heads, x.shape()[1] / self.heads);
         let text = format!(
             "scaled[h,i,c] := q[i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
@@ -52,7 +52,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(loader: &Loader<'_>, config: &WhisperConfig) -> Result<Encoder, ModelError> {
+    pub(crate) fn new(loader: &Loader<'_>, config: &WhisperConfig) -> Result<Encoder> {
         let loader = loader.body("model").sub("encoder");
         let convolution = |name: &str, channels: usize, stride: usize| {
             let loader = loader.sub(name);
@@ -79,7 +79,7 @@ impl Encoder {
     }
 
     /// The vectors `[positions, size]` of features `[1, bands, frames]`, two frames for each position.
-    pub(crate) fn forward(&self, features: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn forward(&self, features: &Tensor) -> Result<Tensor> {
         let mut x = features.clone();
         for convolution in &self.convolutions {
             x = convolution.forward(&x)?.gelu()?;

@@ -4,7 +4,7 @@ use arrayjit_tensor::{Tensor, nn::LayerNorm};
 
 use crate::{
     activation::Activation,
-    error::ModelError,
+    error::Result,
     layers::Layer,
     loader::Loader,
     matrix::Projection,
@@ -25,7 +25,7 @@ pub(crate) struct Projections {
 
 impl Projections {
     /// The attention of this name in a layer with vectors of `size` elements.
-    pub(crate) fn new(loader: &Loader<'_>, name: &str, size: usize) -> Result<Projections, ModelError> {
+    pub(crate) fn new(loader: &Loader<'_>, name: &str, size: usize) -> Result<Projections> {
         let attention = loader.sub(name);
         let linear = |name: &str, bias| attention.linear(name, size, size, bias);
         Ok(Projections {
@@ -51,7 +51,7 @@ impl FeedForward {
         loader: &Loader<'_>,
         config: &WhisperConfig,
         stack: StackConfig,
-    ) -> Result<FeedForward, ModelError> {
+    ) -> Result<FeedForward> {
         Ok(FeedForward {
             norm: loader.layer_norm("final_layer_norm", config.size, EPS)?,
             fc1: loader.linear("fc1", config.size, stack.hidden, true)?,
@@ -61,7 +61,7 @@ impl FeedForward {
     }
 
     /// `[n, size]` to the same shape.
-    pub(crate) fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor, ModelError> {
+    pub(crate) fn forward(&self, x: &Tensor, layer: &Layer<'_>) -> Result<Tensor> {
         let hidden = layer.linear(&self.fc1, &layer.layer_norm(&self.norm, x)?)?;
         Ok((x + layer.linear(&self.fc2, &self.activation.apply(&hidden)?)?)?)
     }

@@ -12,7 +12,7 @@ use arrayjit::{
 
 use super::Graph;
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::whole,
@@ -52,9 +52,9 @@ impl Graph {
     pub fn custom_vjp<const N: usize, const M: usize>(
         &self,
         inputs: [&dyn TensorOperand; N],
-        forward: impl FnOnce([Tensor; N]) -> Result<[Tensor; M], TensorError>,
-        backward: impl FnOnce([Tensor; N], [Tensor; M], [Tensor; M]) -> Result<[Tensor; N], TensorError>,
-    ) -> Result<[Tensor; M], TensorError> {
+        forward: impl FnOnce([Tensor; N]) -> Result<[Tensor; M]>,
+        backward: impl FnOnce([Tensor; N], [Tensor; M], [Tensor; M]) -> Result<[Tensor; N]>,
+    ) -> Result<[Tensor; M]> {
         let call = Call::new("custom_vjp");
         let closed = self.state().scans.check_closed("`custom_vjp` is called, expected a call outside of it");
         closed.map_err(|error| self.fail(call, error))?;
@@ -91,7 +91,7 @@ impl Graph {
         &self,
         call: Call,
         inputs: [&dyn TensorOperand; N],
-    ) -> Result<[Tensor; N], TensorError> {
+    ) -> Result<[Tensor; N]> {
         self.check_graph(call, inputs.iter().map(|input| input.argument()))?;
         let inputs = each(&inputs, |input| match input.argument() {
             Argument::Tensor(tensor) => Ok(tensor.clone()),
@@ -105,12 +105,7 @@ impl Graph {
         Ok(inputs)
     }
 
-    fn check_floats(
-        &self,
-        call: Call,
-        argument: &'static str,
-        tensors: &[Tensor],
-    ) -> Result<(), TensorError> {
+    fn check_floats(&self, call: Call, argument: &'static str, tensors: &[Tensor]) -> Result<()> {
         self.check_graph(call, tensors.iter().map(Argument::Tensor))?;
         match tensors.iter().find(|tensor| !tensor.dtype().is_float()) {
             Some(tensor) => {
@@ -121,7 +116,7 @@ impl Graph {
         }
     }
 
-    fn check_shape(&self, call: Call, gradient: &Tensor, input: &Tensor) -> Result<(), TensorError> {
+    fn check_shape(&self, call: Call, gradient: &Tensor, input: &Tensor) -> Result<()> {
         if gradient.shape() == input.shape() {
             return Ok(());
         }
@@ -130,14 +125,14 @@ impl Graph {
         Err(self.fail(call, TensorError::Shape { what, found, expected }))
     }
 
-    fn copy_of(&self, call: Call, tensor: &Tensor) -> Result<Tensor, TensorError> {
+    fn copy_of(&self, call: Call, tensor: &Tensor) -> Result<Tensor> {
         let rank = tensor.rank();
         let copy = |y: &str| format!("{} := {}", whole(y, rank), whole("x", rank));
         self.result(call, &[("x", Argument::Tensor(tensor))], copy)
     }
 
     /// A tensor that stands for the gradient by another one.
-    fn placeholder(&self, call: Call, of: &Tensor) -> Result<Tensor, TensorError> {
+    fn placeholder(&self, call: Call, of: &Tensor) -> Result<Tensor> {
         let node = TensorNode::builder("gradient").dims(of.shape().iter().copied());
         let node = node.run_sizes(of.node().run_sizes().into()).dtype(sum_types(of.dtype()).0).build();
         let made = node.and_then(|node| Tensor::new(self.clone(), node));
@@ -146,10 +141,7 @@ impl Graph {
 }
 
 /// The results of a function for each element of an array.
-fn each<T, U, const N: usize>(
-    array: &[T; N],
-    f: impl FnMut(&T) -> Result<U, TensorError>,
-) -> Result<[U; N], TensorError> {
+fn each<T, U, const N: usize>(array: &[T; N], f: impl FnMut(&T) -> Result<U>) -> Result<[U; N]> {
     let all = array.iter().map(f).collect::<Result<Vec<U>, _>>()?;
     all.try_into().map_err(|_| TensorError::Argument {
         argument: "the function",

@@ -10,7 +10,7 @@ use arrayjit::{
 
 use super::{Graph, fail_in, unused::remove_unused};
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::whole,
@@ -41,7 +41,7 @@ impl Graph {
     /// A loss of several elements or of integers, a parameter of integers, an operation without a derivative,
     /// or a loss that depends on values of a parameter from before and after a change.
     #[track_caller]
-    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>, TensorError> {
+    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>> {
         let gradients = self.reached_gradients(Call::new("gradients"), loss, by)?;
         Ok(gradients.into_iter().map(|(gradient, _)| gradient).collect())
     }
@@ -63,12 +63,7 @@ impl Graph {
     /// # Errors
     /// Fails like [`gradients`](Graph::gradients), or if the vector has another shape than `y`.
     #[track_caller]
-    pub fn vjp(
-        &self,
-        y: &Tensor,
-        vector: &Tensor,
-        by: &[&dyn TensorOperand],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    pub fn vjp(&self, y: &Tensor, vector: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>> {
         let gradients = self.seeded_gradients(Call::new("vjp"), y, Some(vector), by)?;
         Ok(gradients.into_iter().map(|(gradient, _)| gradient).collect())
     }
@@ -103,11 +98,7 @@ impl Graph {
     /// tensor, or if `y` depends on a function of [`custom_vjp`](Graph::custom_vjp) whose gradient is not
     /// linear.
     #[track_caller]
-    pub fn jvp(
-        &self,
-        y: &Tensor,
-        directions: &[(&dyn TensorOperand, &Tensor)],
-    ) -> Result<Tensor, TensorError> {
+    pub fn jvp(&self, y: &Tensor, directions: &[(&dyn TensorOperand, &Tensor)]) -> Result<Tensor> {
         let (call, known) = (Call::new("jvp"), self.written_nodes());
         let (wide, rank) = (sum_types(y.dtype()).0, y.rank());
         let copy = |u: &str| format!("{} := {wide}({})", whole(u, rank), whole("y", rank));
@@ -151,11 +142,7 @@ impl Graph {
     /// Fails like [`gradients`](Graph::gradients), or if there is no direction or one of another shape than
     /// its tensor.
     #[track_caller]
-    pub fn hvp(
-        &self,
-        loss: &Tensor,
-        directions: &[(&dyn TensorOperand, &Tensor)],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    pub fn hvp(&self, loss: &Tensor, directions: &[(&dyn TensorOperand, &Tensor)]) -> Result<Vec<Tensor>> {
         let (call, known) = (Call::new("hvp"), self.written_nodes());
         let by: Vec<&dyn TensorOperand> = directions.iter().map(|(operand, _)| *operand).collect();
         let gradients = self.reached_gradients(call, loss, &by)?;
@@ -186,7 +173,7 @@ impl Graph {
         call: Call,
         derivatives: Vec<(Tensor, bool)>,
         directions: &[(&dyn TensorOperand, &Tensor)],
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let mut sum: Option<Tensor> = None;
         for ((derivative, _), (_, direction)) in derivatives.iter().zip(directions) {
             if direction.shape() != derivative.shape() || !direction.dtype().is_float() {
@@ -209,7 +196,7 @@ impl Graph {
         call: Call,
         loss: &Tensor,
         by: &[&dyn TensorOperand],
-    ) -> Result<Vec<(Tensor, bool)>, TensorError> {
+    ) -> Result<Vec<(Tensor, bool)>> {
         let loss = match loss.rank() {
             0 => loss.clone(),
             _ if loss.num_elements() == 1 => loss.reshape(&[])?,
@@ -226,7 +213,7 @@ impl Graph {
         y: &Tensor,
         seed: Option<&Tensor>,
         by: &[&dyn TensorOperand],
-    ) -> Result<Vec<(Tensor, bool)>, TensorError> {
+    ) -> Result<Vec<(Tensor, bool)>> {
         let by: Vec<Argument<'_>> = by.iter().map(|operand| operand.argument()).collect();
         let given = [Some(y), seed].into_iter().flatten().map(Argument::Tensor);
         self.check_graph(call, by.iter().copied().chain(given))?;

@@ -18,7 +18,7 @@ use arrayjit::{
 
 use super::{Graph, GraphState};
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::Argument,
     tensor::Tensor,
 };
@@ -66,7 +66,7 @@ impl Scans {
     }
 
     /// Rejects statements while another thread writes a body, which would be part of it.
-    pub(super) fn check_thread(&self) -> Result<(), TensorError> {
+    pub(super) fn check_thread(&self) -> Result<()> {
         match self.open.last() {
             Some(open) if open.thread != thread::current().id() => {
                 Err(TensorError::InScan { problem: "another thread adds a statement" })
@@ -76,7 +76,7 @@ impl Scans {
     }
 
     /// Rejects an operation that no step of a scan can do.
-    pub(super) fn check_closed(&self, problem: &'static str) -> Result<(), TensorError> {
+    pub(super) fn check_closed(&self, problem: &'static str) -> Result<()> {
         let is_scan = |open: &OpenBody| open.letter.is_some();
         if self.open.iter().any(is_scan) { Err(TensorError::InScan { problem }) } else { Ok(()) }
     }
@@ -127,7 +127,7 @@ impl Graph {
         call: Call,
         (steps, symbol): (i64, Option<String>),
         carried: &[Tensor],
-    ) -> Result<BodyScope<'a>, TensorError> {
+    ) -> Result<BodyScope<'a>> {
         let mut state = self.state();
         state.scans.check_thread().map_err(|error| super::fail_in(&state, call, error))?;
         let letter = format!("t{}", state.scans.letters + 1);
@@ -145,7 +145,7 @@ impl Graph {
     /// # Errors
     /// The body of a scan is being written, or a result belongs to the step of a scan.
     #[doc(hidden)]
-    pub fn check_results(&self, results: &[&Tensor]) -> Result<(), TensorError> {
+    pub fn check_results(&self, results: &[&Tensor]) -> Result<()> {
         let state = self.state();
         if !state.scans.open.is_empty() {
             let problem = "the graph is compiled, expected a compilation behind it";
@@ -159,11 +159,7 @@ impl Graph {
 
     /// Begins the body of a function, whose steps are no part of the program. The arguments are tensors that
     /// stand for values, and end with the body.
-    pub(crate) fn open_function(
-        &self,
-        call: Call,
-        arguments: &[Tensor],
-    ) -> Result<FunctionScope<'_>, TensorError> {
+    pub(crate) fn open_function(&self, call: Call, arguments: &[Tensor]) -> Result<FunctionScope<'_>> {
         let mut state = self.state();
         state.scans.check_thread().map_err(|error| super::fail_in(&state, call, error))?;
         let (before, results) = (mem::take(&mut state.program.steps), state.results.len());
@@ -183,7 +179,7 @@ impl Graph {
         text: &str,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    ) -> Result<Vec<Tensor>> {
         let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         let mut read = self.read_text(call, program, inputs, results)?;
         rename(&mut read.assignments, |symbol| symbol.letter().map(|_| letter.clone()));

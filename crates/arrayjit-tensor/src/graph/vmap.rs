@@ -19,7 +19,7 @@ use tnode::RunSizes;
 
 use super::{Graph, fail_in};
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::{Argument, TensorOperand},
     shape::{axis_at, letters},
     tensor::Tensor,
@@ -61,8 +61,8 @@ impl Graph {
     pub fn vmap<const N: usize, const M: usize>(
         &self,
         inputs: [(&dyn TensorOperand, isize); N],
-        function: impl FnOnce([Tensor; N]) -> Result<[Tensor; M], TensorError>,
-    ) -> Result<[Tensor; M], TensorError> {
+        function: impl FnOnce([Tensor; N]) -> Result<[Tensor; M]>,
+    ) -> Result<[Tensor; M]> {
         let call = Call::new("vmap");
         let arguments = inputs.map(|(input, axis)| (input.argument(), axis));
         self.check_graph(call, arguments.iter().map(|(argument, _)| *argument))?;
@@ -107,11 +107,7 @@ impl Graph {
     }
 
     /// The size of the mapped axes.
-    fn mapped_size<const N: usize>(
-        &self,
-        call: Call,
-        inputs: &[(Argument<'_>, isize); N],
-    ) -> Result<usize, TensorError> {
+    fn mapped_size<const N: usize>(&self, call: Call, inputs: &[(Argument<'_>, isize); N]) -> Result<usize> {
         let mut count = None;
         for (argument, axis) in inputs {
             let (shape, what) = (argument.shape(), argument.name());
@@ -137,12 +133,7 @@ impl Graph {
     }
 
     /// A tensor that stands for one example of an input, and the input with the mapped axis as the first one.
-    fn mapped_input(
-        &self,
-        call: Call,
-        input: Argument<'_>,
-        axis: isize,
-    ) -> Result<(Tensor, Tensor), TensorError> {
+    fn mapped_input(&self, call: Call, input: Argument<'_>, axis: isize) -> Result<(Tensor, Tensor)> {
         let axis = axis_at(axis, input.shape()).map_err(|error| self.fail(call, error))?;
         let to = letters(input.shape().len());
         let mut from = to.clone();
@@ -165,7 +156,7 @@ impl Graph {
     }
 
     /// A result that does not depend on the example, once for each.
-    fn repeated(&self, call: Call, result: &Tensor, count: usize) -> Result<Tensor, TensorError> {
+    fn repeated(&self, call: Call, result: &Tensor, count: usize) -> Result<Tensor> {
         let to = letters(result.rank() + 1);
         self.result(call, &[("x", Argument::Tensor(result))], |y| {
             format!("{y}[{}] := x[{}] where {} < {count}", to.join(","), to[1..].join(","), to[0])
@@ -183,7 +174,7 @@ struct Mapping {
 
 impl Mapping {
     /// Finds the nodes that depend on the example.
-    fn enter(&mut self, steps: &[ProgramStep]) -> Result<(), TensorError> {
+    fn enter(&mut self, steps: &[ProgramStep]) -> Result<()> {
         loop {
             let known = self.nodes.len();
             for step in all_steps(steps) {
@@ -201,7 +192,7 @@ impl Mapping {
         }
     }
 
-    fn enter_custom(&mut self, custom: &CustomGradient) -> Result<(), TensorError> {
+    fn enter_custom(&mut self, custom: &CustomGradient) -> Result<()> {
         let mut nodes = custom.read_nodes().into_iter().chain(&custom.outputs);
         if nodes.any(|node| self.nodes.contains_key(node)) {
             let gradients = custom.outputs.iter().chain(&custom.output_gradients);
@@ -210,7 +201,7 @@ impl Mapping {
         self.enter(&custom.steps)
     }
 
-    fn enter_node(&mut self, node: &TensorNode) -> Result<(), TensorError> {
+    fn enter_node(&mut self, node: &TensorNode) -> Result<()> {
         if self.nodes.contains_key(node) {
             return Ok(());
         }
@@ -226,11 +217,11 @@ impl Mapping {
     }
 
     /// Gives steps one more axis where their results depend on the example.
-    fn map(&self, steps: &mut [ProgramStep]) -> Result<(), TensorError> {
+    fn map(&self, steps: &mut [ProgramStep]) -> Result<()> {
         steps.iter_mut().try_for_each(|step| self.map_step(step))
     }
 
-    fn map_step(&self, step: &mut ProgramStep) -> Result<(), TensorError> {
+    fn map_step(&self, step: &mut ProgramStep) -> Result<()> {
         let is_mapped = |node: &TensorNode| self.nodes.contains_key(node);
         match step {
             ProgramStep::Accum(accum) => self.map_accum(accum),
@@ -262,7 +253,7 @@ impl Mapping {
 
     /// Gives the steps of a gradient one more axis. The gradient by an input that all examples share is the
     /// sum of theirs.
-    fn map_custom(&self, custom: &mut CustomGradient) -> Result<(), TensorError> {
+    fn map_custom(&self, custom: &mut CustomGradient) -> Result<()> {
         let CustomGradient { inputs, input_gradients, steps, .. } = custom;
         self.map(steps)?;
         for (input, gradient) in inputs.iter().zip(input_gradients) {

@@ -1,7 +1,7 @@
 //! Attention with several heads.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     nn::{
         Dropout, Linear, Module, ModuleTypes, check_divisor, check_rank, linear, wrong_option, wrong_shape,
     },
@@ -68,7 +68,7 @@ impl MultiHeadAttentionBuilder {
     /// A number of heads that does not divide the size, a rate of dropout outside 0..1, a name that exists
     /// already, or a size that overflows.
     #[track_caller]
-    pub fn build(self) -> Result<MultiHeadAttention, TensorError> {
+    pub fn build(self) -> Result<MultiHeadAttention> {
         let MultiHeadAttentionBuilder { params, size, heads, causal, bias, dropout } = self;
         let call = Call::new("MultiHeadAttention");
         if heads == 0 || !size.is_multiple_of(heads) {
@@ -97,7 +97,7 @@ impl MultiHeadAttention {
     /// # Errors
     /// A number of heads that does not divide the size, a name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, size: usize, heads: usize) -> Result<MultiHeadAttention, TensorError> {
+    pub fn new(params: &Params, size: usize, heads: usize) -> Result<MultiHeadAttention> {
         MultiHeadAttention::builder(params, size, heads).build()
     }
 
@@ -119,7 +119,7 @@ impl MultiHeadAttention {
     /// # Errors
     /// Vectors of another size, or shapes that do not fit each other.
     #[track_caller]
-    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor> {
         let _scope = query.graph().enter(self.in_proj_weight.module());
         let call = Call::new("attention");
         self.check(call, query)?;
@@ -139,7 +139,7 @@ impl MultiHeadAttention {
     }
 
     /// Checks the fields, which may have changed since [`new`](MultiHeadAttention::new).
-    fn check(&self, call: Call, x: &Tensor) -> Result<(), TensorError> {
+    fn check(&self, call: Call, x: &Tensor) -> Result<()> {
         [&self.in_proj_weight, &self.out_proj.weight]
             .into_iter()
             .try_for_each(|weight| check_rank(call, x, weight, 2))?;
@@ -149,7 +149,7 @@ impl MultiHeadAttention {
 
     /// The projections with these numbers, of queries, keys and values, on one last axis.
     #[track_caller]
-    fn projected(&self, x: &Tensor, parts: std::ops::Range<usize>) -> Result<Tensor, TensorError> {
+    fn projected(&self, x: &Tensor, parts: std::ops::Range<usize>) -> Result<Tensor> {
         let size = self.in_proj_weight.shape()[1];
         let rows = parts.start * size..parts.end * size;
         let bias = self.in_proj_bias.as_ref().map(Argument::Parameter);
@@ -159,7 +159,7 @@ impl MultiHeadAttention {
     /// The attention between projected queries, keys and values, which start at these elements of the last
     /// axis, and the projection of the heads.
     #[track_caller]
-    fn joined(&self, call: Call, parts: [&Tensor; 3], starts: [usize; 3]) -> Result<Tensor, TensorError> {
+    fn joined(&self, call: Call, parts: [&Tensor; 3], starts: [usize; 3]) -> Result<Tensor> {
         let [query, key, value] = parts;
         let width = self.out_proj.weight.shape()[1] / self.heads;
         let types = ModuleTypes::new(query, &self.in_proj_weight);
@@ -241,7 +241,7 @@ impl MultiHeadAttention {
 impl Module for MultiHeadAttention {
     /// Attention of the vectors of `[…, positions, size]` to each other; the shape remains.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.in_proj_weight.module());
         let call = Call::new("attention");
         self.check(call, x)?;

@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     nn::{Module, ModuleTypes, check_axis, check_rank, wrong_shape},
     operand::{Argument, number},
     options::options,
@@ -54,7 +54,7 @@ impl<const AXES: usize> BatchNorm<AXES> {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize) -> Result<Self, TensorError> {
+    pub fn new(params: &Params, channels: usize) -> Result<Self> {
         let wide = params.with_dtype(sum_types(params.dtype()).0);
         Ok(BatchNorm {
             weight: params.parameter("weight", [channels], Init::ONES)?,
@@ -86,7 +86,7 @@ impl<const AXES: usize> Module for BatchNorm<AXES> {
     /// A tensor of integers or another rank, another number of channels, or, in training, only one value per
     /// channel.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         let call = Call::new("batch_norm");
         x.floats(call)?;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     nn::{Module, ModuleTypes, linear::uniform, wrong_option},
     operand::Argument,
     options::options,
@@ -105,11 +105,7 @@ impl<M> ConvBuilder<M> {
 
     /// A weight of `outer` filters for each of `inner` channels of a group, and the bias.
     #[track_caller]
-    fn parameters(
-        &self,
-        [outer, inner]: [usize; 2],
-        axes: usize,
-    ) -> Result<(Parameter, Option<Parameter>), TensorError> {
+    fn parameters(&self, [outer, inner]: [usize; 2], axes: usize) -> Result<(Parameter, Option<Parameter>)> {
         let (params, size) = (&self.params, self.size);
         let init = uniform((0..axes).fold(inner, |elements, _| elements.saturating_mul(size)));
         let shape = [outer, inner].into_iter().chain((0..axes).map(|_| size));
@@ -121,7 +117,7 @@ impl<M> ConvBuilder<M> {
         Ok((weight, bias))
     }
 
-    fn check_groups(&self, call: Call) -> Result<(), TensorError> {
+    fn check_groups(&self, call: Call) -> Result<()> {
         let ([channels, out], groups) = (self.channels, self.options.groups);
         if groups > 0 && channels.is_multiple_of(groups) && out.is_multiple_of(groups) {
             return Ok(());
@@ -138,7 +134,7 @@ impl<const AXES: usize> Conv<AXES> {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Self, TensorError> {
+    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Self> {
         Conv::builder(params, channels, out, size).build()
     }
 
@@ -155,7 +151,7 @@ impl<const AXES: usize> ConvBuilder<Conv<AXES>> {
     /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn build(self) -> Result<Conv<AXES>, TensorError> {
+    pub fn build(self) -> Result<Conv<AXES>> {
         self.check_groups(Call::new(of_axes(AXES, ["Conv1d", "Conv2d", "Conv3d"])))?;
         let (options, [channels, out]) = (self.options, self.channels);
         let (weight, bias) = self.parameters([out, channels / options.groups], AXES)?;
@@ -167,7 +163,7 @@ impl<const AXES: usize> Module for Conv<AXES> {
     /// `[batch, channels, …]` to `[batch, out, …]`, as [`Tensor::conv1d`], [`Tensor::conv2d`] and
     /// [`Tensor::conv3d`].
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         let call = Call::new(of_axes(AXES, ["conv1d", "conv2d", "conv3d"]));
         with_bias(call, x.conv(call, AXES, &self.weight, self.options)?, self.bias.as_ref())
@@ -181,7 +177,7 @@ impl<const AXES: usize> ConvTranspose<AXES> {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Self, TensorError> {
+    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Self> {
         ConvTranspose::builder(params, channels, out, size).build()
     }
 
@@ -203,7 +199,7 @@ impl<const AXES: usize> ConvBuilder<ConvTranspose<AXES>> {
     /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn build(self) -> Result<ConvTranspose<AXES>, TensorError> {
+    pub fn build(self) -> Result<ConvTranspose<AXES>> {
         let names = ["ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"];
         self.check_groups(Call::new(of_axes(AXES, names)))?;
         let (options, [channels, out]) = (self.options, self.channels);
@@ -216,7 +212,7 @@ impl<const AXES: usize> Module for ConvTranspose<AXES> {
     /// `[batch, channels, …]` to `[batch, out, …]`, as [`Tensor::conv_transpose1d`],
     /// [`Tensor::conv_transpose2d`] and [`Tensor::conv_transpose3d`].
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         let names = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"];
         let call = Call::new(of_axes(AXES, names));
@@ -231,7 +227,7 @@ fn of_axes(axes: usize, names: [&'static str; 3]) -> &'static str {
 }
 
 /// Adds a number to each channel.
-fn with_bias(call: Call, x: Tensor, bias: Option<&Parameter>) -> Result<Tensor, TensorError> {
+fn with_bias(call: Call, x: Tensor, bias: Option<&Parameter>) -> Result<Tensor> {
     let Some(bias) = bias else { return Ok(x) };
     let types = ModuleTypes::new(&x, bias);
     let all = letters(x.rank());

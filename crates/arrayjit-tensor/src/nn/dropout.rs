@@ -1,7 +1,7 @@
 //! Dropout.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     nn::{Module, wrong_option},
     parameter::Params,
@@ -29,16 +29,16 @@ impl Dropout {
     /// # Errors
     /// A rate outside 0..1.
     #[track_caller]
-    pub fn new(params: &Params, rate: f64) -> Result<Dropout, TensorError> {
+    pub fn new(params: &Params, rate: f64) -> Result<Dropout> {
         Dropout::checked(Call::new("Dropout"), params, "rate", rate)
     }
 
     /// The dropout of a module that has an option `dropout`.
-    pub(super) fn of_module(call: Call, params: &Params, rate: f64) -> Result<Dropout, TensorError> {
+    pub(super) fn of_module(call: Call, params: &Params, rate: f64) -> Result<Dropout> {
         Dropout::checked(call, params, "dropout", rate)
     }
 
-    fn checked(call: Call, params: &Params, option: &'static str, rate: f64) -> Result<Dropout, TensorError> {
+    fn checked(call: Call, params: &Params, option: &'static str, rate: f64) -> Result<Dropout> {
         if !(0.0..1.0).contains(&rate) {
             return Err(wrong_option(call, params.path(), option, rate, RATES));
         }
@@ -46,7 +46,7 @@ impl Dropout {
     }
 
     /// The seed of the next call in a graph; none if nothing is dropped.
-    pub(super) fn next_seed(&self, call: Call, graph: &Graph) -> Result<Option<u32>, TensorError> {
+    pub(super) fn next_seed(&self, call: Call, graph: &Graph) -> Result<Option<u32>> {
         if !(0.0..1.0).contains(&self.rate) {
             let (found, expected) = (self.rate.to_string(), RATES.into());
             return Err(graph.fail(call, TensorError::Argument { argument: "rate", found, expected }));
@@ -59,7 +59,7 @@ impl Dropout {
 
 impl Module for Dropout {
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(&self.path);
         match self.next_seed(Call::new("dropout"), x.graph())? {
             Some(seed) => x.dropout(self.rate, seed),

@@ -1,7 +1,7 @@
 //! Rows of a table.
 
 use crate::{
-    error::TensorError,
+    error::Result,
     nn::Module,
     parameter::{Init, Parameter, Params},
     tensor::Tensor,
@@ -19,7 +19,7 @@ impl Embedding {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, count: usize, size: usize) -> Result<Embedding, TensorError> {
+    pub fn new(params: &Params, count: usize, size: usize) -> Result<Embedding> {
         let init = Init::Normal { mean: 0.0, std: 1.0 };
         Ok(Embedding { weight: params.parameter("weight", [count, size], init)? })
     }
@@ -32,7 +32,7 @@ impl Module for Embedding {
     /// # Errors
     /// A tensor of floats.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         x.embedding(&self.weight)
     }

@@ -1,7 +1,7 @@
 //! A layer of a transformer.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     nn::{Dropout, LayerNorm, Linear, Module, MultiHeadAttention},
     options::options,
     parameter::Params,
@@ -81,7 +81,7 @@ impl TransformerEncoderLayerBuilder {
     /// A number of heads that does not divide the size, a rate of dropout outside 0..1, a name that exists
     /// already, or a size that overflows.
     #[track_caller]
-    pub fn build(self) -> Result<TransformerEncoderLayer, TensorError> {
+    pub fn build(self) -> Result<TransformerEncoderLayer> {
         let TransformerEncoderLayerBuilder { params, size, heads, hidden, dropout, .. } = self;
         let call = Call::new("TransformerEncoderLayer");
         let attention = MultiHeadAttention::builder(&params.sub("self_attn"), size, heads);
@@ -107,7 +107,7 @@ impl TransformerEncoderLayer {
     /// # Errors
     /// Fails like [`build`](TransformerEncoderLayerBuilder::build).
     #[track_caller]
-    pub fn new(params: &Params, size: usize, heads: usize) -> Result<TransformerEncoderLayer, TensorError> {
+    pub fn new(params: &Params, size: usize, heads: usize) -> Result<TransformerEncoderLayer> {
         TransformerEncoderLayer::builder(params, size, heads).build()
     }
 
@@ -126,11 +126,11 @@ impl TransformerEncoderLayer {
         }
     }
 
-    fn attended(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn attended(&self, x: &Tensor) -> Result<Tensor> {
         self.dropout1.forward(&self.self_attn.forward(x)?)
     }
 
-    fn mapped(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn mapped(&self, x: &Tensor) -> Result<Tensor> {
         let hidden = self.linear1.forward(x)?;
         let hidden = if self.gelu { hidden.gelu()? } else { hidden.relu()? };
         self.dropout2.forward(&self.linear2.forward(&self.dropout.forward(&hidden)?)?)
@@ -140,7 +140,7 @@ impl TransformerEncoderLayer {
 impl Module for TransformerEncoderLayer {
     /// `[…, positions, size]` to the same shape.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if self.norm_first {
             let x = (x + self.attended(&self.norm1.forward(x)?)?)?;
             return &x + self.mapped(&self.norm2.forward(&x)?)?;

@@ -1,7 +1,7 @@
 //! Normalization of each element of a batch: over groups of channels or over the last axis.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     nn::{Module, ModuleTypes, check_axis, check_divisor, check_rank, wrong_option, wrong_shape},
     operand::{Argument, number},
     options::options,
@@ -28,7 +28,7 @@ impl LayerNorm {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, size: usize) -> Result<LayerNorm, TensorError> {
+    pub fn new(params: &Params, size: usize) -> Result<LayerNorm> {
         let weight = params.parameter("weight", [size], Init::ONES)?;
         Ok(LayerNorm { weight, bias: params.parameter("bias", [size], Init::ZEROS)?, eps: 1e-5 })
     }
@@ -41,7 +41,7 @@ impl LayerNorm {
 
 impl Module for LayerNorm {
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         check_rank(Call::new("layer_norm"), x, &self.weight, 1)?;
         check_axis(Call::new("layer_norm"), x, -1, self.weight.shape()[0], self.weight.name())?;
@@ -77,7 +77,7 @@ impl RmsNorm {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, size: usize) -> Result<RmsNorm, TensorError> {
+    pub fn new(params: &Params, size: usize) -> Result<RmsNorm> {
         Ok(RmsNorm { weight: params.parameter("weight", [size], Init::ONES)?, eps: None })
     }
 
@@ -89,7 +89,7 @@ impl RmsNorm {
 
 impl Module for RmsNorm {
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         check_rank(Call::new("rms_norm"), x, &self.weight, 1)?;
         check_axis(Call::new("rms_norm"), x, -1, self.weight.shape()[0], self.weight.name())?;
@@ -120,7 +120,7 @@ impl GroupNorm {
     /// A number of groups that does not divide that of channels, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn new(params: &Params, groups: usize, channels: usize) -> Result<GroupNorm, TensorError> {
+    pub fn new(params: &Params, groups: usize, channels: usize) -> Result<GroupNorm> {
         if groups == 0 || !channels.is_multiple_of(groups) {
             let expected = format!("a divisor of {channels}, the number of channels");
             return Err(wrong_option(Call::new("GroupNorm"), params.path(), "groups", groups, expected));
@@ -139,7 +139,7 @@ impl GroupNorm {
 impl Module for GroupNorm {
     /// `[batch, channels, …]` to the same shape.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         let call = Call::new("group_norm");
         x.floats(call)?;

@@ -1,7 +1,7 @@
 //! Linear maps of the last axis.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     nn::{Module, ModuleTypes, check_axis, wrong_rank},
     operand::{Argument, TensorOperand},
     options::options,
@@ -44,7 +44,7 @@ impl Linear {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, TensorError> {
+    pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear> {
         Linear::builder(params, inputs, outputs).build()
     }
 
@@ -65,7 +65,7 @@ impl LinearBuilder {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn build(self) -> Result<Linear, TensorError> {
+    pub fn build(self) -> Result<Linear> {
         let LinearBuilder { params, inputs, outputs, bias } = self;
         let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
         let bias = match bias {
@@ -84,7 +84,7 @@ pub(super) fn uniform(fan_in: usize) -> Init {
 impl Module for Linear {
     /// `[…, inputs]` to `[…, outputs]`.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = x.graph().enter(self.weight.module());
         let bias = self.bias.as_ref().map(|bias| bias as &dyn TensorOperand);
         x.linear(&self.weight, bias)
@@ -104,11 +104,7 @@ impl Tensor {
     /// # Errors
     /// A weight or a bias of another shape, or a tensor of another graph.
     #[track_caller]
-    pub fn linear(
-        &self,
-        weight: &dyn TensorOperand,
-        bias: Option<&dyn TensorOperand>,
-    ) -> Result<Tensor, TensorError> {
+    pub fn linear(&self, weight: &dyn TensorOperand, bias: Option<&dyn TensorOperand>) -> Result<Tensor> {
         let weight = weight.argument();
         let rows = weight.shape().first().copied().unwrap_or_default();
         apply(Call::new("linear"), self, weight, bias.map(TensorOperand::argument), 0..rows)
@@ -122,7 +118,7 @@ pub(super) fn apply(
     weight: Argument<'_>,
     bias: Option<Argument<'_>>,
     rows: std::ops::Range<usize>,
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor> {
     let (&[_, size], Some(dtype)) = (weight.shape(), weight.dtype()) else {
         return Err(x.graph().fail(call, wrong_rank(weight, 2)));
     };

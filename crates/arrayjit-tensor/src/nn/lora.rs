@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     model_state::ModelState,
     nn::{Dropout, Linear, Module, linear, wrong_option},
@@ -71,7 +71,7 @@ impl Lora {
     /// # Errors
     /// Fails like [`LoraBuilder::build`].
     #[track_caller]
-    pub fn new(params: &Params, base: Linear, rank: usize, alpha: f64) -> Result<Lora, TensorError> {
+    pub fn new(params: &Params, base: Linear, rank: usize, alpha: f64) -> Result<Lora> {
         Lora::builder(params, base, rank).alpha(alpha).build()
     }
 
@@ -86,7 +86,7 @@ impl Lora {
     /// # Errors
     /// A factor that is not finite, parameters of another model, or an error of the device.
     #[track_caller]
-    pub fn merge(&self, weights: &ModelState) -> Result<(), TensorError> {
+    pub fn merge(&self, weights: &ModelState) -> Result<()> {
         let (call, graph) = (Call::new("merge"), Graph::new());
         let _scope = graph.enter(self.base.weight.module());
         self.check_scale(call, &graph)?;
@@ -105,7 +105,7 @@ impl Lora {
         Ok(())
     }
 
-    fn check_scale(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {
+    fn check_scale(&self, call: Call, graph: &Graph) -> Result<()> {
         if self.scale.is_finite() {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl LoraBuilder {
     /// A rank of 0, an `alpha` that is not finite, a rate of dropout outside 0..1, a linear map of another
     /// path or model, or a name that exists already.
     #[track_caller]
-    pub fn build(self) -> Result<Lora, TensorError> {
+    pub fn build(self) -> Result<Lora> {
         let LoraBuilder { params, base, rank, alpha, dropout } = self;
         let (call, path) = (Call::new("Lora"), params.path());
         if rank == 0 {
@@ -158,7 +158,7 @@ impl LoraBuilder {
 impl Module for Lora {
     /// `[…, inputs]` to `[…, outputs]`, in the type of the result of the base.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.base.forward(x)?;
         let call = Call::new("lora");
         self.check_scale(call, x.graph())?;

@@ -77,7 +77,7 @@ pub use recurrent::{
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::Argument,
     parameter::Parameter,
     reduce::sum_types,
@@ -91,7 +91,7 @@ pub trait Module {
     /// # Errors
     /// A tensor whose shape or type the module does not take.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError>;
+    fn forward(&self, x: &Tensor) -> Result<Tensor>;
 }
 
 /// The types of a module: `wide` in which it computes, `narrow` of its result.
@@ -131,7 +131,7 @@ impl ModuleTypes {
 
 /// Checks that axis `at` of an input has as many elements as an axis of a parameter. A negative axis counts
 /// from the last.
-fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &str) -> Result<(), TensorError> {
+fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &str) -> Result<()> {
     let axis = crate::shape::axis_at(at, x.shape()).map_err(|kind| x.graph().fail(call, kind))?;
     if x.shape()[axis] == size {
         return Ok(());
@@ -141,7 +141,7 @@ fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &str) -
 }
 
 /// Checks the number of axes of a parameter, since the fields of a module may be replaced.
-fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Result<(), TensorError> {
+fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Result<()> {
     if parameter.shape().len() == rank {
         return Ok(());
     }
@@ -159,7 +159,7 @@ fn check_divisor(
     x: &Tensor,
     (argument, value): (&'static str, usize),
     size: usize,
-) -> Result<(), TensorError> {
+) -> Result<()> {
     if value > 0 && size.is_multiple_of(value) {
         return Ok(());
     }

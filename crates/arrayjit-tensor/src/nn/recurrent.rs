@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform, wrong_option, wrong_shape},
     operand::Argument,
     options::options,
@@ -140,7 +140,7 @@ impl<C: RecurrentCell> RecurrentBuilder<C> {
     /// # Errors
     /// No layers, a rate of dropout outside 0..1, a name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn build(self) -> Result<Recurrent<C>, TensorError> {
+    pub fn build(self) -> Result<Recurrent<C>> {
         let call = Call::new(C::MODULE);
         let dropout = Dropout::of_module(call, &self.params, self.dropout)?;
         let (layers, batch_first, bidirectional) =
@@ -149,7 +149,7 @@ impl<C: RecurrentCell> RecurrentBuilder<C> {
     }
 
     #[track_caller]
-    fn new_layers(&self, call: Call) -> Result<Vec<RecurrentLayer>, TensorError> {
+    fn new_layers(&self, call: Call) -> Result<Vec<RecurrentLayer>> {
         let (params, hidden) = (&self.params, self.hidden);
         if self.layers == 0 {
             return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
@@ -181,7 +181,7 @@ impl<C: RecurrentCell> Recurrent<C> {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, inputs: usize, hidden: usize) -> Result<Self, TensorError> {
+    pub fn new(params: &Params, inputs: usize, hidden: usize) -> Result<Self> {
         Self::builder(params, inputs, hidden).build()
     }
 
@@ -206,11 +206,7 @@ impl<C: RecurrentCell> Recurrent<C> {
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
     #[track_caller]
-    pub fn forward_from(
-        &self,
-        x: &Tensor,
-        state: Option<&C::State>,
-    ) -> Result<(Tensor, C::State), TensorError> {
+    pub fn forward_from(&self, x: &Tensor, state: Option<&C::State>) -> Result<(Tensor, C::State)> {
         let call = Call::new(C::OPERATION);
         let (y, states) = self.run(call, x, &state.map_or_else(Vec::new, C::tensors))?;
         let state = C::state(states);
@@ -224,7 +220,7 @@ impl<C: RecurrentCell> Recurrent<C> {
 
     /// The outputs of the last layer, and the states of all layers behind the last step.
     #[track_caller]
-    fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>), TensorError> {
+    fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
         let graph = x.graph();
         let _scope = self.layers.first().map(|layer| graph.enter(layer.weight_ih.module()));
         let order = if self.batch_first { "[batch, time, inputs]" } else { "[time, batch, inputs]" };
@@ -257,7 +253,7 @@ impl<C: RecurrentCell> Recurrent<C> {
     }
 
     /// Checks that the input and the states fit the layer at this position.
-    fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<(), TensorError> {
+    fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<()> {
         let layer = &self.layers[at];
         [&layer.weight_ih, &layer.weight_hh]
             .into_iter()
@@ -275,13 +271,7 @@ impl<C: RecurrentCell> Recurrent<C> {
     }
 
     /// The outputs of one direction of a layer, and its state behind the last step.
-    fn layer(
-        &self,
-        call: Call,
-        x: &Tensor,
-        at: usize,
-        states: &[&Tensor],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    fn layer(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<Vec<Tensor>> {
         let layer = &self.layers[at];
         let hidden = layer.weight_hh.shape()[1];
         let types = ModuleTypes::new(x, &layer.weight_ih);
@@ -355,7 +345,7 @@ impl<C: RecurrentCell> Module for Recurrent<C> {
     /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
     /// 2 · hidden]` in both directions; from zeros.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(self.forward_from(x, None)?.0)
     }
 }

@@ -1,7 +1,7 @@
 //! Adam and AdamW.
 
 use crate::{
-    error::TensorError,
+    error::Result,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
     options::options,
@@ -35,7 +35,7 @@ pub struct AdamWRule {
 impl AdamRule {
     const DEFAULT: AdamRule = AdamRule { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
 
-    fn check(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn check(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         update.check_betas([self.beta1, self.beta2])?;
         update.check("eps", self.eps, 0.0.., "a finite number, 0 or more")
     }
@@ -91,7 +91,7 @@ impl UpdateRule for AdamRule {
         "adam"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         self.check(update)?;
         let text = format!("adam(w[..], g[..], m[..], v[..], t[], rate[], {})", self.arguments());
         update.apply(&["m", "v"], &text)
@@ -103,7 +103,7 @@ impl UpdateRule for AdamWRule {
         "adamw"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         self.adam.check(update)?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
         let (decay, rest) = (number(self.weight_decay), self.adam.arguments());

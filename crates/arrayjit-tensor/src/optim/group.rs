@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result},
     graph::Graph,
     optim::{Optimizer, Schedule, UpdateRule, argument},
 };
@@ -24,7 +24,7 @@ pub(super) struct ParameterGroup {
 }
 
 impl<R: UpdateRule> UpdateOptions<R> {
-    pub(super) fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {
+    pub(super) fn check(&self, call: Call, graph: &Graph) -> Result<()> {
         if !self.rate.is_finite() {
             return Err(argument(call, graph, ("rate", self.rate.to_string(), "a finite number")));
         }

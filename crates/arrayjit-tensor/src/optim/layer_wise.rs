@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::TensorError,
+    error::Result,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule, rule::StateShape},
     options::options,
@@ -96,7 +96,7 @@ impl UpdateRule for LambRule {
         "lamb"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         update.check_betas([self.beta1, self.beta2])?;
         update.check("eps", self.eps, 0.0.., "a finite number, 0 or more")?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
@@ -122,7 +122,7 @@ impl UpdateRule for AdafactorRule {
         "adafactor"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         let least = "a finite number above 0";
         update.check("beta2_decay", self.beta2_decay, ..0.0, "a finite number below 0")?;
         update.check("eps", self.eps.unwrap_or(1.0), f64::MIN_POSITIVE.., least)?;

@@ -1,7 +1,7 @@
 //! Lion: steps along the signs of a mean of gradients.
 
 use crate::{
-    error::TensorError,
+    error::Result,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
     options::options,
@@ -44,7 +44,7 @@ impl UpdateRule for LionRule {
         "lion"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         update.check_betas([self.beta1, self.beta2])?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
         let [beta1, beta2] = [self.beta1, self.beta2].map(number);

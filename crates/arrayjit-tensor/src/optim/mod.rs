@@ -44,7 +44,7 @@ pub use self::{
     state::OptimizerState,
 };
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     operand::{Argument, TensorOperand, number},
     optim::{
@@ -162,7 +162,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// A loss of several elements or of integers, an operation without a derivative, no trainable parameter,
     /// a rate, schedule or rule that is no number, or parameters of the state that have other shapes.
     #[track_caller]
-    pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<(), TensorError> {
+    pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<()> {
         self.update_guarded(Call::new("update"), loss, None, state).map(drop)
     }
 
@@ -188,12 +188,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// # Errors
     /// Fails like [`update`](Optimizer::update).
     #[track_caller]
-    pub fn update_of(
-        &self,
-        loss: &Tensor,
-        parameters: &[&Parameter],
-        state: &OptimizerState,
-    ) -> Result<(), TensorError> {
+    pub fn update_of(&self, loss: &Tensor, parameters: &[&Parameter], state: &OptimizerState) -> Result<()> {
         self.update_guarded(Call::new("update_of"), loss, Some(parameters), state).map(drop)
     }
 
@@ -205,7 +200,7 @@ impl<R: UpdateRule> Optimizer<R> {
         loss: &Tensor,
         only: Option<&[&Parameter]>,
         state: &OptimizerState,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let graph = loss.graph();
         let mut parameters = graph.parameters();
         let is_chosen = |parameter: &Parameter| only.is_none_or(|only| only.contains(&parameter));
@@ -228,19 +223,14 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 
     /// The norm of all gradients, in f32; without a limit, a value that is finite only if all elements are.
-    pub(crate) fn global_norm(
-        &self,
-        call: Call,
-        graph: &Graph,
-        gradients: &[Tensor],
-    ) -> Result<Tensor, TensorError> {
+    pub(crate) fn global_norm(&self, call: Call, graph: &Graph, gradients: &[Tensor]) -> Result<Tensor> {
         let squares = gradients.iter().map(|gradient| self.square_sum(call, gradient));
         norm_of_squares(call, graph, &squares.collect::<Result<Vec<_>, _>>()?)
     }
 
     /// The sum of the squares of all elements, in f32. Without a limit on the norm, the greatest magnitude,
     /// because the squares of finite elements may be infinite.
-    pub(crate) fn square_sum(&self, call: Call, gradient: &Tensor) -> Result<Tensor, TensorError> {
+    pub(crate) fn square_sum(&self, call: Call, gradient: &Tensor) -> Result<Tensor> {
         let g = whole("g", gradient.rank());
         let sum = match self.clip_norm {
             Some(_) => format!("s := square_sum({g})"),
@@ -259,7 +249,7 @@ impl<R: UpdateRule> Optimizer<R> {
         (loss, norm): (&Tensor, &Tensor),
         gradients: &[(Parameter, Tensor)],
         state: &OptimizerState,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let graph = loss.graph();
         self.check(call, graph)?;
         let is_finite = is_finite(call, loss, norm, state)?;
@@ -287,7 +277,7 @@ impl<R: UpdateRule> Optimizer<R> {
         (graph, count): (&Graph, &Tensor),
         parameter: &Parameter,
         state: &OptimizerState,
-    ) -> Result<(), TensorError> {
+    ) -> Result<()> {
         let Some(decay) = self.average else { return Ok(()) };
         let dtype = if parameter.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let array = state.array(&average_name(parameter), parameter.shape(), dtype)?;
@@ -303,11 +293,7 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 
     /// The arrays of the state that the rule has for these parameters.
-    pub(crate) fn arrays(
-        &self,
-        parameters: &[Parameter],
-        state: &OptimizerState,
-    ) -> Result<Vec<Parameter>, TensorError> {
+    pub(crate) fn arrays(&self, parameters: &[Parameter], state: &OptimizerState) -> Result<Vec<Parameter>> {
         let (call, graph) = (Call::new("update"), Graph::new());
         // The state may have arrays of other parameters too, such as frozen ones.
         let own = OptimizerState::without_memory(state.weights());
@@ -333,7 +319,7 @@ impl<R: UpdateRule> Optimizer<R> {
         arrays.map(|array| state.array(array.name(), array.shape(), array.dtype())).collect()
     }
 
-    fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {
+    fn check(&self, call: Call, graph: &Graph) -> Result<()> {
         self.options.check(call, graph)?;
         self.groups.iter().try_for_each(|group| group.options.check(call, graph))?;
         let is_limit = |limit: f64| limit > 0.0 && limit.is_finite();
@@ -355,7 +341,7 @@ impl<R: UpdateRule> Optimizer<R> {
         gradient: &Tensor,
         norm: &Tensor,
         is_finite: &Tensor,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor> {
         let rank = gradient.rank();
         let (g, clipped) = (whole("g", rank), whole("clipped", rank));
         let guarded = |y: &str, g: &str| format!("{} := where(is_finite[] == 1, {g}, 0)", whole(y, rank));
@@ -375,11 +361,7 @@ impl<R: UpdateRule> Optimizer<R> {
 }
 
 /// The learning rate of the step; 0 in a guarded step.
-fn guarded_rate(
-    call: Call,
-    (rate, schedule): (f64, &Schedule),
-    is_finite: &Tensor,
-) -> Result<Tensor, TensorError> {
+fn guarded_rate(call: Call, (rate, schedule): (f64, &Schedule), is_finite: &Tensor) -> Result<Tensor> {
     let (rate, factor) = (number(rate), schedule.text());
     is_finite.graph().result(call, &[("is_finite", Argument::Tensor(is_finite))], |y| {
         format!("{y} := where(is_finite[] == 1, f32({rate} * {factor}), 0.0) where {STEP}")
@@ -387,7 +369,7 @@ fn guarded_rate(
 }
 
 /// The norm of all gradients, of which each has the given sum of squares.
-pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> Result<Tensor, TensorError> {
+pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> Result<Tensor> {
     let mut total = graph.result(call, &[], |y| format!("{y} := f32(0)"))?;
     for squares in squares {
         let inputs = [("s", Argument::Tensor(squares)), ("total", Argument::Tensor(&total))];
@@ -398,12 +380,7 @@ pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> 
 }
 
 /// 1 if the loss and the norm are finite and no earlier step halted, else 0.
-fn is_finite(
-    call: Call,
-    loss: &Tensor,
-    norm: &Tensor,
-    state: &OptimizerState,
-) -> Result<Tensor, TensorError> {
+fn is_finite(call: Call, loss: &Tensor, norm: &Tensor, state: &OptimizerState) -> Result<Tensor> {
     let halted = state.halted()?;
     let loss = loss.reshape(&[])?;
     let inputs = [

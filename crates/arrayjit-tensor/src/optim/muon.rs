@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
-    error::TensorError,
+    error::Result,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
     options::options,
@@ -81,7 +81,7 @@ impl UpdateRule for MuonRule {
         "muon"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         let not_negative = "a finite number, 0 or more";
         update.check("momentum", self.momentum, 0.0..1.0, "at least 0 and less than 1")?;
         update.check("weight_decay", self.weight_decay, 0.0.., not_negative)?;

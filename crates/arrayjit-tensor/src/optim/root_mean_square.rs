@@ -1,7 +1,7 @@
 //! Optimizers that divide gradients by the root of their squares: RMSprop and Adagrad.
 
 use crate::{
-    error::TensorError,
+    error::Result,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
     options::options,
@@ -83,7 +83,7 @@ impl UpdateRule for RmsPropRule {
         "rmsprop"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         update.check("alpha", self.alpha, 0.0.., "a finite number, 0 or more")?;
         update.check("eps", self.eps, 0.0.., "a finite number, 0 or more")?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
@@ -117,7 +117,7 @@ impl UpdateRule for AdagradRule {
         "adagrad"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         update.check("rate_decay", self.rate_decay, 0.0.., "a finite number, 0 or more")?;
         update.check("eps", self.eps, 0.0.., "a finite number, 0 or more")?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;

@@ -5,7 +5,7 @@ use std::{ops::RangeBounds, sync::Arc};
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::Argument,
     optim::OptimizerState,
     parameter::Parameter,
@@ -22,7 +22,7 @@ pub trait UpdateRule: Send + Sync {
     ///
     /// # Errors
     /// Fails like [`ParameterUpdate::apply`].
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError>;
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()>;
 }
 
 impl UpdateRule for Arc<dyn UpdateRule> {
@@ -30,7 +30,7 @@ impl UpdateRule for Arc<dyn UpdateRule> {
         (**self).name()
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         (**self).update(update)
     }
 }
@@ -77,7 +77,7 @@ impl ParameterUpdate<'_> {
         value: f64,
         range: impl RangeBounds<f64>,
         expected: &str,
-    ) -> Result<(), TensorError> {
+    ) -> Result<()> {
         if value.is_finite() && range.contains(&value) {
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl ParameterUpdate<'_> {
     }
 
     /// Checks the factors by which means decay per step.
-    pub(super) fn check_betas(&self, betas: [f64; 2]) -> Result<(), TensorError> {
+    pub(super) fn check_betas(&self, betas: [f64; 2]) -> Result<()> {
         betas
             .into_iter()
             .try_for_each(|beta| self.check("betas", beta, 0.0..1.0, "at least 0 and less than 1"))
@@ -107,13 +107,13 @@ impl ParameterUpdate<'_> {
     ///
     /// # Errors
     /// An error of the text, or a state of that name and another shape.
-    pub fn apply(&self, states: &[&str], text: &str) -> Result<(), TensorError> {
+    pub fn apply(&self, states: &[&str], text: &str) -> Result<()> {
         let states: Vec<_> = states.iter().map(|&state| (state, StateShape::Whole)).collect();
         self.apply_shaped(&states, text)
     }
 
     /// [`apply`](ParameterUpdate::apply) with arrays of other shapes.
-    pub(super) fn apply_shaped(&self, states: &[(&str, StateShape)], text: &str) -> Result<(), TensorError> {
+    pub(super) fn apply_shaped(&self, states: &[(&str, StateShape)], text: &str) -> Result<()> {
         let dtype = self.parameter.dtype();
         let is_narrow = dtype != DType::F64 && dtype != DType::F32;
         let wide = if is_narrow { DType::F32 } else { dtype };

@@ -5,7 +5,7 @@ use std::panic::Location;
 use arrayjit::Program;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     operand::number,
     sample::STEP,
 };
@@ -68,7 +68,7 @@ impl Schedule {
     }
 
     /// Checks each expression of the user alone, so that an error shows what the user wrote, and where.
-    pub(crate) fn check(&self) -> Result<(), TensorError> {
+    pub(crate) fn check(&self) -> Result<()> {
         for (text, at) in &self.expressions {
             let statement = format!("factor := f32({text}) where {STEP}");
             let checked =

@@ -1,7 +1,7 @@
 //! Gradient descent.
 
 use crate::{
-    error::TensorError,
+    error::Result,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule, root_mean_square::decayed},
     options::options,
@@ -42,7 +42,7 @@ impl UpdateRule for SgdRule {
         "sgd"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<()> {
         update.check("momentum", self.momentum, 0.0.., "a finite number, 0 or more")?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
         if self.nesterov {

@@ -3,7 +3,7 @@
 use arrayjit::{DType, HostArray};
 
 use crate::{
-    error::TensorError,
+    error::Result,
     model_state::ModelState,
     parameter::{Init, Parameter, Params},
 };
@@ -68,7 +68,7 @@ impl OptimizerState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn is_halted(&self) -> Result<bool, TensorError> {
+    pub fn is_halted(&self) -> Result<bool> {
         Ok(self.weights.get(&self.halted()?)?.values() != [0.0])
     }
 
@@ -76,12 +76,12 @@ impl OptimizerState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn clear_halt(&self) -> Result<(), TensorError> {
+    pub fn clear_halt(&self) -> Result<()> {
         self.weights.set(&self.halted()?, HostArray::zeros(DType::I32, [])?)
     }
 
     /// 1 after a step whose loss was not finite, else 0.
-    pub(super) fn halted(&self) -> Result<Parameter, TensorError> {
+    pub(super) fn halted(&self) -> Result<Parameter> {
         match self.arrays.get(HALTED) {
             Some(halted) => Ok(halted),
             None => self.arrays.with_dtype(DType::I32).buffer(HALTED, [], Init::ZEROS),
@@ -89,7 +89,7 @@ impl OptimizerState {
     }
 
     /// The array of that name, shape and type; it starts from zero.
-    pub(super) fn array(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Parameter, TensorError> {
+    pub(super) fn array(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Parameter> {
         match self.arrays.get(name) {
             Some(array) if array.shape() == shape && array.dtype() == dtype => Ok(array),
             _ => self.arrays.with_dtype(dtype).buffer(name, shape.iter().copied(), Init::ZEROS),
@@ -100,7 +100,7 @@ impl OptimizerState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn average(&self, parameter: &Parameter) -> Result<Option<HostArray>, TensorError> {
+    pub fn average(&self, parameter: &Parameter) -> Result<Option<HostArray>> {
         let array = self.arrays.get(&average_name(parameter));
         array.map(|array| self.weights.get(&array)).transpose()
     }

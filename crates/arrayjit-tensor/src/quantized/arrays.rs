@@ -10,7 +10,7 @@ use super::{
     format::{PANEL, misfit},
     lanes::{self, Bytes, Lanes},
 };
-use crate::error::TensorError;
+use crate::error::Result;
 
 /// Quantized weights in host memory, in the order in which products read them.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl QuantizedArrays {
     ///
     /// # Errors
     /// A size that overflows.
-    pub fn zeros(format: QuantizedFormat) -> Result<QuantizedArrays, TensorError> {
+    pub fn zeros(format: QuantizedFormat) -> Result<QuantizedArrays> {
         let zeros = |array: super::QuantizedArray| HostArray::zeros(array.dtype, array.shape);
         let arrays = format.arrays().into_iter().map(zeros).collect::<Result<_, _>>()?;
         Ok(QuantizedArrays { format, arrays })
@@ -60,7 +60,7 @@ impl QuantizedArrays {
         format: QuantizedFormat,
         integer: impl Fn(usize, usize) -> u8,
         block: impl Fn(usize, usize) -> (f32, f32),
-    ) -> Result<QuantizedArrays, TensorError> {
+    ) -> Result<QuantizedArrays> {
         if format != QuantizedFormat::new([format.outputs(), format.inputs()], format.block(), format.bits())?
         {
             return Err(misfit("format", format!("{format:?}"), "one with scales and offsets in f32"));
@@ -90,11 +90,7 @@ impl QuantizedArrays {
     ///
     /// # Errors
     /// Inputs that are no whole number of blocks, or another number of bytes.
-    pub fn from_blocks(
-        blocks: BlockFormat,
-        sizes: [usize; 2],
-        bytes: &[u8],
-    ) -> Result<QuantizedArrays, TensorError> {
+    pub fn from_blocks(blocks: BlockFormat, sizes: [usize; 2], bytes: &[u8]) -> Result<QuantizedArrays> {
         let format = QuantizedFormat::of_blocks(blocks, sizes)?;
         let in_row = blocks.row_bytes(format.inputs());
         if format.outputs().checked_mul(in_row) != Some(bytes.len()) {
@@ -121,12 +117,7 @@ impl QuantizedArrays {
     /// # Errors
     /// An output that the weights do not have, another format, or another number of bytes. Nothing changes
     /// then.
-    pub fn set_rows(
-        &mut self,
-        outputs: &[usize],
-        blocks: BlockFormat,
-        bytes: &[u8],
-    ) -> Result<(), TensorError> {
+    pub fn set_rows(&mut self, outputs: &[usize], blocks: BlockFormat, bytes: &[u8]) -> Result<()> {
         let mut arrays: Vec<&mut [u8]> = self.arrays.iter_mut().map(HostArray::bytes_mut).collect();
         self.format.set_rows(&mut arrays, outputs, blocks, bytes)
     }
@@ -148,7 +139,7 @@ impl QuantizedFormat {
         outputs: &[usize],
         blocks: BlockFormat,
         bytes: &[u8],
-    ) -> Result<(), TensorError> {
+    ) -> Result<()> {
         if QuantizedFormat::of_blocks(blocks, [self.outputs(), self.inputs()])? != self {
             return Err(misfit("blocks", format!("{blocks:?}"), "the format of the weights"));
         }
@@ -183,7 +174,7 @@ impl QuantizedFormat {
     }
 
     /// The arrays with these bytes.
-    fn panels_of<'a>(self, arrays: &'a mut [&mut [u8]]) -> Result<Vec<Panels<'a>>, TensorError> {
+    fn panels_of<'a>(self, arrays: &'a mut [&mut [u8]]) -> Result<Vec<Panels<'a>>> {
         let expected = self.arrays();
         if arrays.len() != expected.len() {
             return Err(misfit("arrays", arrays.len(), expected.len().to_string()));

@@ -7,7 +7,7 @@ use super::{
     format::{BlockScales, misfit},
     lanes::{Bytes, Lanes},
 };
-use crate::error::TensorError;
+use crate::error::Result;
 
 /// A type of blocks in GGUF files. In memory, integers of 5 and 6 bits take 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +69,7 @@ impl BlockFormat {
     ///
     /// # Errors
     /// A number of weights that is not a whole number of blocks, or another number of bytes.
-    pub fn decode(self, bytes: &[u8], weights: &mut [f32]) -> Result<(), TensorError> {
+    pub fn decode(self, bytes: &[u8], weights: &mut [f32]) -> Result<()> {
         let [count, size, part] = self.sizes();
         if !weights.len().is_multiple_of(count) {
             return Err(misfit("weights", weights.len(), format!("a multiple of {count}")));

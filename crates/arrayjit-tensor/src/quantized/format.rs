@@ -3,7 +3,10 @@
 use arrayjit::DType;
 
 use super::BlockFormat;
-use crate::{error::TensorError, shape::access};
+use crate::{
+    error::{Result, TensorError},
+    shape::access,
+};
 
 /// Outputs that stand side by side in memory: the lanes of four vectors of 512 bits, so that a product of one
 /// row has as many sums at once as hide the latency of additions.
@@ -59,7 +62,7 @@ impl QuantizedFormat {
     ///
     /// # Errors
     /// A size of 0, another number of bits than 4 or 8, or a block of an odd size with 4 bits.
-    pub fn new(sizes: [usize; 2], block: usize, bits: usize) -> Result<QuantizedFormat, TensorError> {
+    pub fn new(sizes: [usize; 2], block: usize, bits: usize) -> Result<QuantizedFormat> {
         let scales = BlockScales { float: DType::F32, zero: None, shared_by: 1 };
         QuantizedFormat::checked(sizes, block, bits, scales)
     }
@@ -68,7 +71,7 @@ impl QuantizedFormat {
     ///
     /// # Errors
     /// A size of 0, or inputs that are no whole number of blocks.
-    pub fn of_blocks(format: BlockFormat, sizes: [usize; 2]) -> Result<QuantizedFormat, TensorError> {
+    pub fn of_blocks(format: BlockFormat, sizes: [usize; 2]) -> Result<QuantizedFormat> {
         let weights = format.block_weights();
         if !sizes[1].is_multiple_of(weights) {
             return Err(misfit("inputs", sizes[1], format!("a multiple of {weights}")));
@@ -81,7 +84,7 @@ impl QuantizedFormat {
         block: usize,
         bits: usize,
         scales: BlockScales,
-    ) -> Result<QuantizedFormat, TensorError> {
+    ) -> Result<QuantizedFormat> {
         if !matches!(bits, 4 | 8) {
             return Err(misfit("bits", bits, "4 or 8"));
         }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     graph::Graph,
     parameter::locked,
     session::{BatchValues, values::BatchSignature},
@@ -39,7 +39,7 @@ impl Batch {
     /// # Errors
     /// A name that the batch does not have.
     #[track_caller]
-    pub fn input(&self, name: &str) -> Result<Tensor, TensorError> {
+    pub fn input(&self, name: &str) -> Result<Tensor> {
         let call = Call::new("input");
         let mut inputs = locked(&self.inputs);
         if let Some((_, tensor)) = inputs.iter().find(|(other, _)| other == name) {
@@ -60,7 +60,7 @@ impl Batch {
     /// # Errors
     /// A tensor of several elements or of another graph; a name that is used already, or `loss`.
     #[track_caller]
-    pub fn metric(&self, name: &str, value: &Tensor) -> Result<(), TensorError> {
+    pub fn metric(&self, name: &str, value: &Tensor) -> Result<()> {
         let call = Call::new("metric");
         if value.graph() != &self.graph {
             return Err(self.graph.fail(call, TensorError::OtherGraph { tensor: value.name() }));
@@ -80,7 +80,7 @@ impl Batch {
     }
 
     /// The metrics by name, after the closure. An input that it did not read is an error.
-    pub(super) fn finish(self) -> Result<Vec<(String, Tensor)>, TensorError> {
+    pub(super) fn finish(self) -> Result<Vec<(String, Tensor)>> {
         let inputs = locked(&self.inputs);
         let names = || inputs.iter().map(|(name, _)| name.clone()).collect();
         let unused = self.signature.iter().find(|(name, ..)| inputs.iter().all(|(other, _)| other != name));

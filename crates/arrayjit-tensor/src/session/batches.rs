@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayjit::HostArray;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     options::options,
     session::BatchValues,
 };
@@ -45,7 +45,7 @@ impl RowBatches {
     pub fn new<'n>(
         arrays: impl IntoIterator<Item = (&'n str, HostArray)>,
         size: usize,
-    ) -> Result<RowBatches, TensorError> {
+    ) -> Result<RowBatches> {
         let call = Call::new("RowBatches");
         let wrong = |argument, found: String, expected: &str| {
             call.error("", TensorError::Argument { argument, found, expected: expected.into() })
@@ -71,7 +71,7 @@ impl RowBatches {
             None => Ok((name, array)),
             Some(_) => Ok((name, Arc::new(array.slice(0, 0..rows)?))),
         };
-        let arrays = arrays.into_iter().map(without_margins).collect::<Result<Vec<_>, TensorError>>()?;
+        let arrays = arrays.into_iter().map(without_margins).collect::<Result<Vec<_>>>()?;
         let order = (0..rows).collect();
         Ok(RowBatches { arrays, size, shuffle: None, epochs: 1, drop_last: false, order, epoch: 0, next: 0 })
     }
@@ -96,8 +96,8 @@ impl RowBatches {
         if self.drop_last { rows / self.size } else { rows.div_ceil(self.size) }
     }
 
-    fn batch(&self, rows: &[usize]) -> Result<BatchValues, TensorError> {
-        let part = |array: &HostArray| -> Result<Arc<HostArray>, TensorError> {
+    fn batch(&self, rows: &[usize]) -> Result<BatchValues> {
+        let part = |array: &HostArray| -> Result<Arc<HostArray>> {
             let mut dims = array.dims().to_vec();
             let width = array.size_bytes() / dims.first().copied().unwrap_or(1);
             if let Some(first) = dims.first_mut() {
@@ -112,12 +112,12 @@ impl RowBatches {
             Ok(Arc::new(part))
         };
         let parts = self.arrays.iter().map(|(name, array)| Ok((name.clone(), part(array)?)));
-        BatchValues::new(parts.collect::<Result<Vec<_>, TensorError>>()?)
+        BatchValues::new(parts.collect::<Result<Vec<_>>>()?)
     }
 }
 
 impl Iterator for RowBatches {
-    type Item = Result<BatchValues, TensorError>;
+    type Item = Result<BatchValues>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let per_epoch = self.batches_per_epoch();

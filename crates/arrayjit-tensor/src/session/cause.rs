@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, panic::Location};
 use arrayjit::{Context, HostArray, TensorNode};
 
 use crate::{
-    error::TensorError,
+    error::Result,
     executable::Executable,
     graph::Graph,
     model_state::ModelState,
@@ -69,7 +69,7 @@ impl fmt::Display for NonFiniteCause {
 impl SessionCore {
     /// Evaluates a step again, with the parameters that it began with, and finds the first value that is not
     /// finite.
-    pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, TensorError> {
+    pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause> {
         let batches = pending.values.micro_batches(self.micro_batches)?;
         let first = pending.step.number * batches.len() as u64;
         for (number, batch) in (first..).zip(&batches) {
@@ -82,11 +82,7 @@ impl SessionCore {
     }
 
     /// The first value of a micro-batch that is not finite, if there is one.
-    fn micro_batch_cause(
-        &self,
-        values: &BatchValues,
-        number: u64,
-    ) -> Result<Option<NonFiniteCause>, TensorError> {
+    fn micro_batch_cause(&self, values: &BatchValues, number: u64) -> Result<Option<NonFiniteCause>> {
         let BuiltGraph { graph, loss, .. } = self.built(Mode::Training, values)?;
         let mut parameters = graph.parameters();
         parameters.retain(|parameter| parameter.is_trainable());
@@ -114,7 +110,7 @@ impl SessionCore {
         values: &BatchValues,
         step: u64,
         metric: &str,
-    ) -> Result<NonFiniteCause, TensorError> {
+    ) -> Result<NonFiniteCause> {
         let BuiltGraph { graph, loss, metrics } = self.built(Mode::Evaluation, values)?;
         let named = metrics.into_iter().find(|(name, _)| name == metric);
         let metric = named.map_or(loss, |(_, metric)| metric);
@@ -151,7 +147,7 @@ impl Graph {
         of: &Tensor,
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
-    ) -> Result<Option<NonFiniteCause>, TensorError> {
+    ) -> Result<Option<NonFiniteCause>> {
         let executable = run_whole(self, weights, &[], (&BatchValues::copied(inputs)?, symbols))?;
         FiniteSearch { context: executable.context(), known: BTreeMap::new() }.first_cause(self, of)
     }
@@ -163,7 +159,7 @@ fn run_whole(
     weights: &ModelState,
     further: &[Tensor],
     (values, symbols): (&BatchValues, &[(&str, i64)]),
-) -> Result<Executable, TensorError> {
+) -> Result<Executable> {
     let kept = graph.results().into_iter().map(|result| result.node);
     let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
     let executable = graph.compile_with("check_finite", weights, kept, &[])?;
@@ -179,7 +175,7 @@ struct FiniteSearch<'a> {
 
 impl FiniteSearch<'_> {
     /// Follows values that are not finite from the last of them, such as a loss, to the first.
-    fn first_cause(&mut self, graph: &Graph, last: &Tensor) -> Result<Option<NonFiniteCause>, TensorError> {
+    fn first_cause(&mut self, graph: &Graph, last: &Tensor) -> Result<Option<NonFiniteCause>> {
         let mut reached = Vec::new();
         if !self.is_finite(last.node())? {
             reached.push(last.node().clone());
@@ -210,7 +206,7 @@ impl FiniteSearch<'_> {
         Ok(parameter.map(|parameter| NonFiniteCause::Parameter(parameter.name().into())).or(first))
     }
 
-    fn is_finite(&mut self, node: &TensorNode) -> Result<bool, TensorError> {
+    fn is_finite(&mut self, node: &TensorNode) -> Result<bool> {
         if let Some(known) = self.known.get(node) {
             return Ok(*known);
         }

@@ -13,7 +13,7 @@ use arrayjit::{HostArray, safetensors as arrays_file};
 use safetensors::SafeTensors;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     model_state::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX, in_file, write_atomically},
     parameter::{Parameter, locked},
     session::Session,
@@ -35,7 +35,7 @@ impl Session {
     ///
     /// # Errors
     /// A file that cannot be written, an earlier step whose loss is not finite, or an error of the device.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.core.settle()?;
         let values = self.checkpoint_values(self.checkpoint_arrays()?)?;
@@ -44,8 +44,7 @@ impl Session {
             (STEP, self.steps().to_string()),
             (SEED, self.model_state().params().seed().to_string()),
         ];
-        let write =
-            || -> Result<(), TensorError> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
+        let write = || -> Result<()> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
         let Some(ranks) = &self.core.ranks else {
             return write().map_err(|problem| in_file(path, problem));
         };
@@ -56,10 +55,7 @@ impl Session {
     }
 
     /// The values of a checkpoint by their names in the file; over ranks, those that rank 0 writes.
-    fn checkpoint_values(
-        &self,
-        arrays: CheckpointArrays,
-    ) -> Result<BTreeMap<String, HostArray>, TensorError> {
+    fn checkpoint_values(&self, arrays: CheckpointArrays) -> Result<BTreeMap<String, HostArray>> {
         let Some(ranks) = &self.core.ranks else {
             let values = self.model_state().get_all(arrays.values().map(|(array, _)| array))?;
             return Ok(arrays.into_keys().zip(values).collect());
@@ -77,7 +73,7 @@ impl Session {
     }
 
     /// The bytes of a file, which rank 0 reads for all; none if there is no such file.
-    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, TensorError> {
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>> {
         let read = || match fs::read(path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -100,7 +96,7 @@ impl Session {
     /// # Errors
     /// A file that cannot be read, is torn, is no checkpoint, or is one of another model, seed or optimizer;
     /// an error of the device.
-    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TensorError> {
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         if self.resume(path)? {
             return Ok(());
@@ -113,7 +109,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails like [`load`](Session::load), but for a file that does not exist.
-    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool, TensorError> {
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
         let Some(bytes) = self.read_file(path)? else { return Ok(false) };
         let step = self.check_metadata(&bytes).map_err(|problem| in_file(path, problem))?;
@@ -131,7 +127,7 @@ impl Session {
 
     /// The arrays of a checkpoint by their names in the file, with the only rank that has them. A
     /// parameter that has the name of an array of the optimizer is an error.
-    fn checkpoint_arrays(&self) -> Result<CheckpointArrays, TensorError> {
+    fn checkpoint_arrays(&self) -> Result<CheckpointArrays> {
         let parameters = self.model_state().params().by_name();
         let mut arrays: CheckpointArrays =
             parameters.into_iter().map(|(name, parameter)| (name, (parameter, None))).collect();
@@ -146,7 +142,7 @@ impl Session {
     }
 
     /// Checks that the file is a checkpoint of this model, and returns its number of steps.
-    fn check_metadata(&self, bytes: &[u8]) -> Result<u64, TensorError> {
+    fn check_metadata(&self, bytes: &[u8]) -> Result<u64> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(format_error)?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
         let entry = |key: &'static str, expected: &str| match metadata.get(key) {
@@ -173,7 +169,7 @@ fn format_error(error: safetensors::SafeTensorError) -> TensorError {
 fn encoded<const N: usize>(
     values: &BTreeMap<String, HostArray>,
     metadata: [(&str, String); N],
-) -> Result<Vec<u8>, TensorError> {
+) -> Result<Vec<u8>> {
     let plain = arrays_file::write(values.iter().map(|(name, values)| (name.as_str(), values)))?;
     let (_, header) = SafeTensors::read_metadata(&plain).map_err(format_error)?;
     let mut all: HashMap<String, String> = header.metadata().clone().unwrap_or_default();
@@ -186,7 +182,7 @@ fn encoded<const N: usize>(
 fn matched(
     arrays: CheckpointArrays,
     mut values: BTreeMap<String, HostArray>,
-) -> Result<Vec<(FileArray, HostArray)>, TensorError> {
+) -> Result<Vec<(FileArray, HostArray)>> {
     model_state::check_names(&arrays, &values)?;
     let mut pairs = Vec::new();
     for (name, array) in arrays {

@@ -12,7 +12,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
-    error::TensorError,
+    error::{Result, TensorError},
     parameter::locked,
     session::{BatchValues, IntoBatch, Metrics, Session, metrics::ROWS},
 };
@@ -111,7 +111,7 @@ impl Session {
         &mut self,
         batches: I,
         mut on_progress: impl FnMut(&Progress<'_>) -> F,
-    ) -> Result<Metrics, TensorError>
+    ) -> Result<Metrics>
     where
         I: IntoIterator<IntoIter: Send, Item: IntoBatch>,
         F: IntoControlFlow,
@@ -161,10 +161,10 @@ impl Session {
 
     fn train(
         &mut self,
-        batches: Receiver<Result<BatchValues, TensorError>>,
+        batches: Receiver<Result<BatchValues>>,
         reader: &mut MetricsReader,
         report: &mut Report<'_>,
-    ) -> Result<Metrics, TensorError> {
+    ) -> Result<Metrics> {
         let mut last = None;
         for values in batches {
             let (_, metrics) = self.start_step(values?)?;
@@ -211,7 +211,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// The thread that reads metrics, so that the next steps are started meanwhile.
 struct MetricsReader {
     requests: Sender<()>,
-    read: Receiver<Result<Vec<Metrics>, TensorError>>,
+    read: Receiver<Result<Vec<Metrics>>>,
     is_asked: bool,
     asked_at: Instant,
 }
@@ -219,7 +219,7 @@ struct MetricsReader {
 impl MetricsReader {
     /// Asks for metrics if it is time, and returns metrics that were read meanwhile. Waits if many steps are
     /// unread.
-    fn poll(&mut self, unread: usize) -> Result<Option<Vec<Metrics>>, TensorError> {
+    fn poll(&mut self, unread: usize) -> Result<Option<Vec<Metrics>>> {
         if !self.is_asked && (unread >= UNREAD_STEPS || self.asked_at.elapsed() >= READ_INTERVAL) {
             self.is_asked = self.requests.send(()).is_ok();
             self.asked_at = Instant::now();
@@ -231,14 +231,14 @@ impl MetricsReader {
     }
 
     /// Waits for metrics that were asked for.
-    fn finish(&mut self) -> Result<Option<Vec<Metrics>>, TensorError> {
+    fn finish(&mut self) -> Result<Option<Vec<Metrics>>> {
         if !self.is_asked {
             return Ok(None);
         }
         self.read.recv().ok().map(|metrics| self.answered(metrics)).transpose()
     }
 
-    fn answered(&mut self, metrics: Result<Vec<Metrics>, TensorError>) -> Result<Vec<Metrics>, TensorError> {
+    fn answered(&mut self, metrics: Result<Vec<Metrics>>) -> Result<Vec<Metrics>> {
         self.is_asked = false;
         metrics
     }

@@ -6,7 +6,7 @@ use arrayjit::{
 };
 
 use crate::{
-    error::TensorError,
+    error::Result,
     graph::Graph,
     model_state::ModelState,
     session::{Batch, BatchValues},
@@ -38,8 +38,8 @@ use crate::{
 pub fn gradient_check(
     weights: &ModelState,
     inputs: &[(&str, &HostArray)],
-    build: impl FnOnce(&Batch) -> Result<Tensor, TensorError>,
-) -> Result<Vec<WorstElement>, TensorError> {
+    build: impl FnOnce(&Batch) -> Result<Tensor>,
+) -> Result<Vec<WorstElement>> {
     let values = BatchValues::copied(inputs)?;
     let graph = Graph::for_training();
     let batch = Batch::new(graph.clone(), &values);

@@ -12,7 +12,7 @@ use arrayjit::{Context, DType, profile::Profile};
 use lru::LruCache;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     executable::{Executable, StartedRun},
     graph::Graph,
     operand::Argument,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The closure from a batch to the loss.
-pub(super) type Build = Box<dyn Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync>;
+pub(super) type Build = Box<dyn Fn(&Batch) -> Result<Tensor> + Send + Sync>;
 
 /// The number of compiled graphs that a session keeps for each mode.
 const CACHED_GRAPHS: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
@@ -51,7 +51,7 @@ pub(super) struct EvaluationGraph {
 }
 
 impl EvaluationGraph {
-    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<StartedRun, TensorError> {
+    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<StartedRun> {
         self.executable.start_shared(values, &[("step", step as i64)])
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct StepGraph {
 
 impl StepGraph {
     /// Starts a run over micro-batches with the given number of the step, and returns the number of the run.
-    pub(super) fn start(&self, batches: &[BatchValues], step: u64) -> Result<u64, TensorError> {
+    pub(super) fn start(&self, batches: &[BatchValues], step: u64) -> Result<u64> {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         let symbols = [("slot", (run % ROWS as u64) as i64), ("step", step as i64)];
         match &self.routines {
@@ -146,8 +146,8 @@ impl<G> GraphCache<G> {
     fn get(
         &self,
         (values, freezes): (&BatchValues, u64),
-        compile: impl FnOnce() -> Result<G, TensorError>,
-    ) -> Result<Arc<G>, TensorError> {
+        compile: impl FnOnce() -> Result<G>,
+    ) -> Result<Arc<G>> {
         let cached =
             locked(&self.graphs).get_or_insert((values.signature(), freezes), CachedGraph::default).clone();
         let mut cached = locked(&cached);
@@ -163,18 +163,18 @@ impl<G> GraphCache<G> {
 
 impl SessionCore {
     /// The compiled step for the shapes and types of a batch.
-    pub(super) fn step_graph(&self, values: &BatchValues) -> Result<Arc<StepGraph>, TensorError> {
+    pub(super) fn step_graph(&self, values: &BatchValues) -> Result<Arc<StepGraph>> {
         let freezes = self.weights.params().freezes();
         self.steps.get((values, freezes), || self.compile_step(values))
     }
 
     /// The compiled evaluation for the shapes and types of a batch.
-    pub(super) fn evaluation_graph(&self, values: &BatchValues) -> Result<Arc<EvaluationGraph>, TensorError> {
+    pub(super) fn evaluation_graph(&self, values: &BatchValues) -> Result<Arc<EvaluationGraph>> {
         self.evaluations.get((values, 0), || self.compile_evaluation(values))
     }
 
     /// The graph that the closure builds for a batch.
-    pub(super) fn built(&self, mode: Mode, values: &BatchValues) -> Result<BuiltGraph, TensorError> {
+    pub(super) fn built(&self, mode: Mode, values: &BatchValues) -> Result<BuiltGraph> {
         let graph = match mode {
             Mode::Training => {
                 Graph::for_training_on(self.ranks.as_ref().map_or(0, |ranks| ranks.group().rank()))
@@ -187,7 +187,7 @@ impl SessionCore {
         Ok(BuiltGraph { graph, loss, metrics: batch.finish()? })
     }
 
-    fn compile_step(&self, values: &BatchValues) -> Result<StepGraph, TensorError> {
+    fn compile_step(&self, values: &BatchValues) -> Result<StepGraph> {
         let built = self.built(Mode::Training, values)?;
         let names = built.names()?;
         let loss = &built.loss;
@@ -207,7 +207,7 @@ impl SessionCore {
         Ok(StepGraph { routines, names, rows, runs: AtomicU64::new(0) })
     }
 
-    fn compile_evaluation(&self, values: &BatchValues) -> Result<EvaluationGraph, TensorError> {
+    fn compile_evaluation(&self, values: &BatchValues) -> Result<EvaluationGraph> {
         let built = self.built(Mode::Evaluation, values)?;
         let (names, columns) = (built.names()?, built.columns()?);
         let columns: Vec<&Tensor> = columns.iter().collect();
@@ -218,7 +218,7 @@ impl SessionCore {
 
 impl BuiltGraph {
     /// The names of the loss and the metrics. A loss of several elements is an error.
-    fn names(&self) -> Result<Vec<String>, TensorError> {
+    fn names(&self) -> Result<Vec<String>> {
         let BuiltGraph { graph, loss, metrics } = self;
         if loss.graph() != graph || loss.num_elements() != 1 {
             let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
@@ -233,14 +233,14 @@ impl BuiltGraph {
     }
 
     /// The loss and the metrics, of rank 0.
-    fn columns(&self) -> Result<Vec<Tensor>, TensorError> {
+    fn columns(&self) -> Result<Vec<Tensor>> {
         let metrics = self.metrics.iter().map(|(_, value)| value.clone());
         Ok([self.loss.reshape(&[])?].into_iter().chain(metrics).collect())
     }
 }
 
 /// Adds statements that store values of rank 0 in the row of the run.
-pub(super) fn store_rows(graph: &Graph, rows: &Parameter, columns: &[Tensor]) -> Result<(), TensorError> {
+pub(super) fn store_rows(graph: &Graph, rows: &Parameter, columns: &[Tensor]) -> Result<()> {
     let dtype = rows.dtype();
     for (at, column) in columns.iter().enumerate() {
         let inputs = [("rows", Argument::Parameter(rows)), ("x", Argument::Tensor(column))];

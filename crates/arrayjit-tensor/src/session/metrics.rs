@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use arrayjit::HostArray;
 
 use crate::{
-    error::TensorError,
+    error::{Result, TensorError},
     executable::StartedRun,
     session::{
         BatchValues, SessionCore,
@@ -43,7 +43,7 @@ impl StartedStep {
     /// # Errors
     /// A loss that is not finite, of this or an earlier step; 64 later steps of the same shapes, which have
     /// overwritten the metrics; an error of the device.
-    pub fn metrics(&self) -> Result<Metrics, TensorError> {
+    pub fn metrics(&self) -> Result<Metrics> {
         let read = self.core.settle()?;
         match read.into_iter().find(|metrics| metrics.step == self.number) {
             Some(metrics) => Ok(metrics),
@@ -67,26 +67,26 @@ pub(super) struct StepRecord {
 
 impl StepGraph {
     /// The rows of the last runs. Waits for them.
-    pub(super) fn read(&self) -> Result<HostArray, TensorError> {
+    pub(super) fn read(&self) -> Result<HostArray> {
         Ok(self.context().to_host(self.rows.node())?)
     }
 }
 
 impl StepRecord {
     /// The metrics in the rows of the graph.
-    pub(super) fn metrics(&self, rows: &HostArray) -> Result<Metrics, TensorError> {
+    pub(super) fn metrics(&self, rows: &HostArray) -> Result<Metrics> {
         let values = self.row(rows)?;
         let values = self.graph.names.iter().cloned().zip(values).collect();
         Ok(Metrics { step: self.number, values })
     }
 
     /// Whether neither the loss was not finite nor the step was guarded.
-    pub(super) fn is_finite(&self, rows: &HostArray) -> Result<bool, TensorError> {
+    pub(super) fn is_finite(&self, rows: &HostArray) -> Result<bool> {
         let row = self.row(rows)?;
         Ok(row.first().is_some_and(|loss| loss.is_finite()) && row.last().is_some_and(|flag| *flag == 1.0))
     }
 
-    fn row(&self, rows: &HostArray) -> Result<Vec<f64>, TensorError> {
+    fn row(&self, rows: &HostArray) -> Result<Vec<f64>> {
         if self.graph.runs.load(Ordering::SeqCst) > self.run + ROWS as u64 {
             return Err(TensorError::Overwritten { step: self.number });
         }
@@ -127,12 +127,12 @@ pub(super) struct EvaluatedBatch {
 
 impl EvaluatedBatch {
     /// The loss and the metrics. Waits for them.
-    fn metrics(&self, step: u64) -> Result<Metrics, TensorError> {
+    fn metrics(&self, step: u64) -> Result<Metrics> {
         let value = |(at, name): (usize, &String)| {
             let value = self.run.result(at)?.values().first().copied();
             Ok((name.clone(), value.unwrap_or(f64::NAN)))
         };
-        let values = self.graph.names.iter().enumerate().map(value).collect::<Result<_, TensorError>>()?;
+        let values = self.graph.names.iter().enumerate().map(value).collect::<Result<_>>()?;
         Ok(Metrics { step, values })
     }
 }
@@ -152,12 +152,12 @@ impl WeightedMean<'_> {
     }
 
     /// Adds the metrics of batches. Waits for them.
-    pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<(), TensorError> {
+    pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<()> {
         let step = self.sum.step;
         evaluated.iter().try_for_each(|batch| self.add_batch(&batch.metrics(step)?, &batch.values))
     }
 
-    fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<(), TensorError> {
+    fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<()> {
         if let Some((metric, _)) = metrics.iter().find(|(_, value)| !value.is_finite()) {
             let cause = self.core.evaluation_cause(values, self.sum.step, metric)?;
             let (metric, batch) = (metric.to_owned(), self.batches);
@@ -175,7 +175,7 @@ impl WeightedMean<'_> {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Metrics, TensorError> {
+    pub(super) fn finish(mut self) -> Result<Metrics> {
         if self.batches == 0 {
             return Err(TensorError::NoBatches);
         }

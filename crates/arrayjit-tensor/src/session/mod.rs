@@ -58,7 +58,7 @@ use self::{
     pending::{PendingStep, PendingSteps},
 };
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     model_state::ModelState,
     optim::{Optimizer, OptimizerState, UpdateRule},
     options::options,
@@ -122,8 +122,8 @@ impl Session {
     pub fn new<R: UpdateRule + 'static>(
         weights: &ModelState,
         optimizer: Optimizer<R>,
-        build: impl Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync + 'static,
-    ) -> Result<Session, TensorError> {
+        build: impl Fn(&Batch) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<Session> {
         if weights.params().trainable().is_empty() {
             return Err(TensorError::NoParameters);
         }
@@ -206,7 +206,7 @@ impl Session {
     /// No micro-batch, or a session that has made steps. Afterwards, a step fails if the rows of its batch
     /// cannot be divided equally.
     #[track_caller]
-    pub fn accumulate(mut self, micro_batches: usize) -> Result<Session, TensorError> {
+    pub fn accumulate(mut self, micro_batches: usize) -> Result<Session> {
         if micro_batches == 0 {
             let (found, expected) = ("0".into(), "at least 1".into());
             let kind = TensorError::Argument { argument: "micro_batches", found, expected };
@@ -217,7 +217,7 @@ impl Session {
     }
 
     /// The parts of a session that has made no steps.
-    fn unbegun(&mut self) -> Result<&mut SessionCore, TensorError> {
+    fn unbegun(&mut self) -> Result<&mut SessionCore> {
         let steps = self.steps();
         Arc::get_mut(&mut self.core).filter(|_| steps == 0).ok_or(TensorError::Begun)
     }
@@ -233,7 +233,7 @@ impl Session {
     /// # Errors
     /// An error of the closure; an input that is missing, unknown or empty; a graph that does not compile; an
     /// error of the device; an earlier step whose loss or gradient was not finite.
-    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep, TensorError> {
+    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep> {
         self.step_by(BatchValues::copied(inputs)?)
     }
 
@@ -241,12 +241,12 @@ impl Session {
     ///
     /// # Errors
     /// Fails like [`step`](Session::step).
-    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep, TensorError> {
+    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep> {
         Ok(self.start_step(batch.into_batch()?)?.0)
     }
 
     /// Starts a step, and returns the metrics that were read for it, of this step and of those before.
-    fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), TensorError> {
+    fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>)> {
         let is_full = locked(&self.core.pending).is_full();
         let mut read = if is_full { self.core.settle()? } else { Vec::new() };
         let batches = values.micro_batches(self.core.micro_batches)?;
@@ -267,10 +267,7 @@ impl Session {
     /// # Errors
     /// No batch; a loss or metric that is not finite, whose first cause the error names; or an error as in
     /// [`step`](Session::step).
-    pub fn evaluate<B: IntoBatch>(
-        &self,
-        batches: impl IntoIterator<Item = B>,
-    ) -> Result<Metrics, TensorError> {
+    pub fn evaluate<B: IntoBatch>(&self, batches: impl IntoIterator<Item = B>) -> Result<Metrics> {
         let mut mean = metrics::WeightedMean::new(&self.core, self.steps());
         let mut started = Vec::new();
         for batch in batches {
@@ -311,7 +308,7 @@ impl Session {
     ///
     /// # Errors
     /// An earlier step whose loss is not finite, or an error of the device.
-    pub fn averages(&self) -> Result<BTreeMap<String, HostArray>, TensorError> {
+    pub fn averages(&self) -> Result<BTreeMap<String, HostArray>> {
         self.core.settle()?;
         let mut values = self.model_state().state_dict()?;
         for parameter in self.model_state().params().trainable() {

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use arrayjit::HostArray;
 
 use crate::{
-    error::TensorError,
+    error::{Result, TensorError},
     parameter::locked,
     session::{
         BatchValues, Metrics, SessionCore,
@@ -56,14 +56,14 @@ impl PendingSteps {
 impl SessionCore {
     /// Reads the metrics of all pending steps, in order, and forgets the steps. After an error, the session
     /// may go on.
-    pub(super) fn settle(&self) -> Result<Vec<Metrics>, TensorError> {
+    pub(super) fn settle(&self) -> Result<Vec<Metrics>> {
         self.read_pending().map_err(|error| match error {
             TensorError::NotFinite { .. } | TensorError::Overwritten { .. } => error,
             _ => self.rank_failure().unwrap_or(error),
         })
     }
 
-    fn read_pending(&self) -> Result<Vec<Metrics>, TensorError> {
+    fn read_pending(&self) -> Result<Vec<Metrics>> {
         // Another thread that waits for a step must not stop at the same value again.
         let _settling = locked(&self.settling);
         let steps: Vec<PendingStep> = locked(&self.pending).steps.iter().cloned().collect();

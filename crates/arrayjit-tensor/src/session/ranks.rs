@@ -17,7 +17,7 @@ use arrayjit::TensorNode;
 use arrayjit_collectives::{BucketSizes, Group};
 
 use crate::{
-    error::TensorError,
+    error::{Result, TensorError},
     options::options,
     parameter::Parameter,
     session::{Session, SessionCore},
@@ -115,7 +115,7 @@ impl Session {
     /// # Errors
     /// A session that has made steps; ranks that do not come in time or have other parameters; an error
     /// of the device.
-    pub fn over_ranks(mut self, ranks: Ranks) -> Result<Session, TensorError> {
+    pub fn over_ranks(mut self, ranks: Ranks) -> Result<Session> {
         let core = self.unbegun()?;
         let context = core.weights.context()?;
         let nodes: Vec<TensorNode> =
@@ -132,7 +132,7 @@ impl Session {
     ///
     /// # Errors
     /// The first rank that differs from rank 0; an earlier failure.
-    pub fn check_ranks(&self) -> Result<(), TensorError> {
+    pub fn check_ranks(&self) -> Result<()> {
         let core = &*self.core;
         let Some(ranks) = &core.ranks else { return Ok(()) };
         core.settle()?;

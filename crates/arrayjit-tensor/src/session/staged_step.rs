@@ -13,7 +13,7 @@ use arrayjit_collectives::{
 };
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Result, TensorError},
     executable::{Executable, with_zeros},
     graph::Graph,
     model_state::ModelState,
@@ -60,7 +60,7 @@ impl StagedStep {
         &self,
         batches: &[BatchValues],
         (first, symbols): (u64, &[(&str, i64)]),
-    ) -> Result<(), TensorError> {
+    ) -> Result<()> {
         if let Some(stage) = self.stages.first() {
             batches.iter().try_for_each(|batch| stage.executable.check_batch(batch))?;
         }
@@ -130,11 +130,7 @@ struct StepBuilder<'a> {
 
 impl SessionCore {
     /// Compiles a step of several routines. It stores the means of the loss and the metrics in `rows`.
-    pub(super) fn compile_stages(
-        &self,
-        built: BuiltGraph,
-        rows: &Parameter,
-    ) -> Result<StagedStep, TensorError> {
+    pub(super) fn compile_stages(&self, built: BuiltGraph, rows: &Parameter) -> Result<StagedStep> {
         let builder = StepBuilder::new(self, built, rows.dtype())?;
         let squares = builder.owners.is_some().then(|| builder.squares()).transpose()?;
         let update = builder.update(rows, squares.as_ref().map(|(_, squares)| squares))?;
@@ -144,7 +140,7 @@ impl SessionCore {
         let own = own.chain(squares.iter().map(|(_, squares)| squares));
         let context = with_zeros(self.weights.context()?, own.map(Parameter::node))?;
         let (stages, mut context) = builder.stages(context)?;
-        let mut link = |graph: &Graph, name| -> Result<Executable, TensorError> {
+        let mut link = |graph: &Graph, name| -> Result<Executable> {
             let executable = builder.linked(graph, name, &context)?;
             context = executable.context().clone();
             Ok(executable)
@@ -160,7 +156,7 @@ impl SessionCore {
 }
 
 impl<'a> StepBuilder<'a> {
-    fn new(core: &'a SessionCore, built: BuiltGraph, dtype: DType) -> Result<StepBuilder<'a>, TensorError> {
+    fn new(core: &'a SessionCore, built: BuiltGraph, dtype: DType) -> Result<StepBuilder<'a>> {
         let call = Call::new("session");
         let BuiltGraph { graph, loss, metrics } = built;
         let mut parameters = graph.parameters();
@@ -204,7 +200,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// The sum of a gradient over the micro-batches: the gradient itself if there is one of them.
-    fn summed(&mut self, parameter: &Parameter, gradient: Tensor) -> Result<Tensor, TensorError> {
+    fn summed(&mut self, parameter: &Parameter, gradient: Tensor) -> Result<Tensor> {
         if self.core.micro_batches == 1 {
             return Ok(gradient);
         }
@@ -218,7 +214,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// Adds a value to the elements at `indices` of a sum, which begins with the first micro-batch.
-    fn accumulate(&self, sum: &Parameter, indices: &str, value: &Tensor) -> Result<(), TensorError> {
+    fn accumulate(&self, sum: &Parameter, indices: &str, value: &Tensor) -> Result<()> {
         let inputs = [("sum", Argument::Parameter(sum)), ("x", Argument::Tensor(value))];
         let (dtype, count) = (sum.dtype(), self.core.micro_batches);
         let value = format!("{dtype}({})", whole("x", value.rank()));
@@ -238,7 +234,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// The stages of the gradient, linked, and the context with their arrays.
-    fn stages(&self, context: Context) -> Result<(Vec<GradientStage>, Context), TensorError> {
+    fn stages(&self, context: Context) -> Result<(Vec<GradientStage>, Context)> {
         let context = self.graph.bound(context)?;
         let gradients = self.gradients.iter().map(|(_, gradient)| gradient.node().clone());
         let summed: Vec<TensorNode> = [self.reported.node().clone()].into_iter().chain(gradients).collect();
@@ -292,7 +288,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// The mean of a gradient over the micro-batches and the ranks, from its sum.
-    fn mean(&self, graph: &Graph, sum: &Tensor) -> Result<Tensor, TensorError> {
+    fn mean(&self, graph: &Graph, sum: &Tensor) -> Result<Tensor> {
         let sum =
             Tensor::new(graph.clone(), sum.node().clone()).map_err(|error| graph.fail(self.call, error))?;
         match self.count() {
@@ -303,7 +299,7 @@ impl<'a> StepBuilder<'a> {
 
     /// Statements that store the sum of squares of each own gradient, and 0 for the others, in an array. The
     /// sum over the ranks has them all, with the bits that one rank would compute.
-    fn squares(&self) -> Result<(Graph, Parameter), TensorError> {
+    fn squares(&self) -> Result<(Graph, Parameter)> {
         let graph = Graph::new();
         let squares = Params::new(0).buffer("squares", [self.gradients.len()], Init::ZEROS)?;
         for (at, (_, gradient)) in self.gradients.iter().enumerate() {
@@ -320,7 +316,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// Statements that update parameters and store the loss and the metrics.
-    fn update(&self, rows: &Parameter, squares: Option<&Parameter>) -> Result<Graph, TensorError> {
+    fn update(&self, rows: &Parameter, squares: Option<&Parameter>) -> Result<Graph> {
         let (graph, call) = (Graph::new(), self.call);
         let columns = self.reported.shape().first().copied().unwrap_or_default();
         let columns = (0..columns).map(|at| self.mean_reported(&graph, at)).collect::<Result<Vec<_>, _>>()?;
@@ -344,20 +340,20 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// The mean of the loss or of a metric over the micro-batches and the ranks.
-    fn mean_reported(&self, graph: &Graph, at: usize) -> Result<Tensor, TensorError> {
+    fn mean_reported(&self, graph: &Graph, at: usize) -> Result<Tensor> {
         let factor = number(1.0 / self.count() as f64);
         let inputs = [("reported", Argument::Parameter(&self.reported))];
         graph.result(self.call, &inputs, |y| format!("{y} := reported[{at}] * {factor}"))
     }
 
-    fn norm_of_all(&self, graph: &Graph, squares: &Parameter) -> Result<Tensor, TensorError> {
+    fn norm_of_all(&self, graph: &Graph, squares: &Parameter) -> Result<Tensor> {
         let inputs = [("squares", Argument::Parameter(squares))];
         let one = |at| graph.result(self.call, &inputs, |y| format!("{y} := squares[{at}]"));
         let squares = (0..self.gradients.len()).map(one).collect::<Result<Vec<_>, _>>()?;
         norm_of_squares(self.call, graph, &squares)
     }
 
-    fn linked(&self, graph: &Graph, name: &str, context: &Context) -> Result<Executable, TensorError> {
+    fn linked(&self, graph: &Graph, name: &str, context: &Context) -> Result<Executable> {
         let context = graph.bound(context.clone())?;
         let weights = &self.core.weights;
         let compiled = weights.backend().compile_assignments(&graph.program().named(name));

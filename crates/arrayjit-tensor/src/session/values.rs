@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayjit::{DType, HostArray};
 
-use crate::error::TensorError;
+use crate::error::{Result, TensorError};
 
 /// The arrays of a batch by name. Cloning is cheap.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub trait IntoBatch {
     ///
     /// # Errors
     /// The reason why there is no batch; an array without elements; a name that is given twice.
-    fn into_batch(self) -> Result<BatchValues, TensorError>;
+    fn into_batch(self) -> Result<BatchValues>;
 }
 
 impl BatchValues {
@@ -27,9 +27,7 @@ impl BatchValues {
     ///
     /// # Errors
     /// An array without elements; a name that is given twice.
-    pub fn new(
-        values: impl IntoIterator<Item = (String, Arc<HostArray>)>,
-    ) -> Result<BatchValues, TensorError> {
+    pub fn new(values: impl IntoIterator<Item = (String, Arc<HostArray>)>) -> Result<BatchValues> {
         let values: Vec<_> = values.into_iter().collect();
         for (at, (name, array)) in values.iter().enumerate() {
             if array.num_values() == 0 {
@@ -44,10 +42,10 @@ impl BatchValues {
         Ok(BatchValues(values))
     }
 
-    pub(super) fn copied(inputs: &[(&str, &HostArray)]) -> Result<BatchValues, TensorError> {
+    pub(super) fn copied(inputs: &[(&str, &HostArray)]) -> Result<BatchValues> {
         let copy =
             |(name, array): &(&str, &HostArray)| Ok(((*name).to_owned(), Arc::new(array.try_clone()?)));
-        BatchValues::new(inputs.iter().map(copy).collect::<Result<Vec<_>, TensorError>>()?)
+        BatchValues::new(inputs.iter().map(copy).collect::<Result<Vec<_>>>()?)
     }
 
     pub(crate) fn arrays(&self) -> &[(String, Arc<HostArray>)] {
@@ -68,7 +66,7 @@ impl BatchValues {
     }
 
     /// The batch in `count` micro-batches of equal numbers of rows. Inputs of rank 0 belong to all of them.
-    pub(super) fn micro_batches(&self, count: usize) -> Result<Vec<BatchValues>, TensorError> {
+    pub(super) fn micro_batches(&self, count: usize) -> Result<Vec<BatchValues>> {
         if count == 1 {
             return Ok(vec![self.clone()]);
         }
@@ -83,7 +81,7 @@ impl BatchValues {
             return Err(TensorError::Shape { what: format!("input `{name}`"), found, expected });
         }
         let size = rows / count;
-        let part = |array: &Arc<HostArray>, at: usize| -> Result<Arc<HostArray>, TensorError> {
+        let part = |array: &Arc<HostArray>, at: usize| -> Result<Arc<HostArray>> {
             match array.dims().is_empty() {
                 true => Ok(array.clone()),
                 false => Ok(Arc::new(array.slice(0, at * size..(at + 1) * size)?)),
@@ -91,7 +89,7 @@ impl BatchValues {
         };
         let batch = |at| {
             let parts = self.0.iter().map(|(name, array)| Ok((name.clone(), part(array, at)?)));
-            Ok(BatchValues(parts.collect::<Result<_, TensorError>>()?))
+            Ok(BatchValues(parts.collect::<Result<_>>()?))
         };
         (0..count).map(batch).collect()
     }
@@ -103,25 +101,25 @@ impl BatchValues {
 }
 
 impl IntoBatch for BatchValues {
-    fn into_batch(self) -> Result<BatchValues, TensorError> {
+    fn into_batch(self) -> Result<BatchValues> {
         Ok(self)
     }
 }
 
 impl<const N: usize> IntoBatch for [(&str, HostArray); N] {
-    fn into_batch(self) -> Result<BatchValues, TensorError> {
+    fn into_batch(self) -> Result<BatchValues> {
         BatchValues::new(self.map(|(name, array)| (name.to_owned(), Arc::new(array))))
     }
 }
 
 impl IntoBatch for Vec<(&str, HostArray)> {
-    fn into_batch(self) -> Result<BatchValues, TensorError> {
+    fn into_batch(self) -> Result<BatchValues> {
         BatchValues::new(self.into_iter().map(|(name, array)| (name.to_owned(), Arc::new(array))))
     }
 }
 
 impl<B: IntoBatch, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoBatch for Result<B, E> {
-    fn into_batch(self) -> Result<BatchValues, TensorError> {
+    fn into_batch(self) -> Result<BatchValues> {
         self.map_err(|error| TensorError::Data(error.into()))?.into_batch()
     }
 }

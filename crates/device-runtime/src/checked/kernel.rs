@@ -10,7 +10,7 @@ use super::MemoryRange;
 use crate::{
     check,
     driver::{BoundHandle, Driver, KernelHandle, SequenceHandle},
-    error::DriverError,
+    error::{DriverError, Result},
 };
 
 /// The kernels of a loaded artifact.
@@ -20,10 +20,7 @@ pub struct LoadedModule {
 }
 
 impl LoadedModule {
-    pub(crate) fn load(
-        driver: &(impl Driver + ?Sized),
-        artifact: &Artifact,
-    ) -> Result<LoadedModule, DriverError> {
+    pub(crate) fn load(driver: &(impl Driver + ?Sized), artifact: &Artifact) -> Result<LoadedModule> {
         let kernels = driver.load(artifact)?.into_iter().zip(artifact.kernels());
         let kernels = kernels.map(|(handle, abi)| LoadedKernel { handle, abi: abi.clone() });
         Ok(LoadedModule { kernels: kernels.collect() })
@@ -34,7 +31,7 @@ impl LoadedModule {
     /// # Errors
     ///
     /// [`DriverError::NoSuchEntry`].
-    pub fn kernel(&self, index: usize) -> Result<LoadedKernel, DriverError> {
+    pub fn kernel(&self, index: usize) -> Result<LoadedKernel> {
         let kernels = self.kernels.len();
         self.kernels.get(index).cloned().ok_or(DriverError::NoSuchEntry { index, kernels })
     }
@@ -62,7 +59,7 @@ impl LoadedKernel {
         &self,
         driver: &(impl Driver + ?Sized),
         ranges: &[MemoryRange],
-    ) -> Result<BoundKernel, DriverError> {
+    ) -> Result<BoundKernel> {
         let args = KernelArgs::new(self, driver.caps().alignment.max(BASE_ALIGNMENT), ranges)?;
         let indices = self.abi.params.iter().filter_map(|param| match param {
             Param::StaticIndex { range } => Some(*range),
@@ -91,7 +88,7 @@ impl<'a> KernelArgs<'a> {
         kernel: &'a LoadedKernel,
         alignment: usize,
         ranges: &[MemoryRange],
-    ) -> Result<KernelArgs<'a>, DriverError> {
+    ) -> Result<KernelArgs<'a>> {
         let abi = &kernel.abi;
         let params: SmallVec<[(Access, usize); 8]> = check::memory_params(abi).collect();
         check::count(&abi.name, "memory parameters", params.len(), ranges.len())?;
@@ -127,11 +124,7 @@ fn too_short(abi: &KernelAbi, position: usize, range: &MemoryRange, bytes: usize
 }
 
 /// Checks that memory which a kernel writes belongs to no other parameter.
-fn check_overlap(
-    abi: &KernelAbi,
-    params: &[(Access, usize)],
-    ranges: &[MemoryRange],
-) -> Result<(), DriverError> {
+fn check_overlap(abi: &KernelAbi, params: &[(Access, usize)], ranges: &[MemoryRange]) -> Result<()> {
     let writes = |position: usize| params[position].0 != Access::Read;
     for second in 0..ranges.len() {
         for first in 0..second {
@@ -177,7 +170,7 @@ impl BoundKernel {
     /// # Errors
     ///
     /// [`DriverError::Arity`] and [`DriverError::BindingRange`].
-    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
+    pub(crate) fn check(&self, bindings: &[i64]) -> Result<()> {
         let indices = &self.call.indices;
         if indices.len() != bindings.len() {
             return check::count(&self.call.name, "bindings", indices.len(), bindings.len());
@@ -204,7 +197,7 @@ impl BoundSequence {
     pub(crate) fn new(
         driver: &(impl Driver + ?Sized),
         kernels: &[BoundKernel],
-    ) -> Result<Option<BoundSequence>, DriverError> {
+    ) -> Result<Option<BoundSequence>> {
         let handles: SmallVec<[BoundHandle; 8]> =
             kernels.iter().map(|kernel| kernel.handle.clone()).collect();
         let sequence = driver.sequence(&handles)?;
@@ -220,7 +213,7 @@ impl BoundSequence {
     }
 
     /// Checks the bindings of all kernels: one value per static index, kernel by kernel.
-    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
+    pub(crate) fn check(&self, bindings: &[i64]) -> Result<()> {
         let expected = self.kernels.iter().map(BoundKernel::static_indices).sum();
         if expected != bindings.len() {
             let first = self.kernels.first().map_or("", BoundKernel::name);

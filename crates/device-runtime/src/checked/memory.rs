@@ -6,7 +6,7 @@ use tnode::HostArray;
 
 use crate::{
     driver::{Driver, Location, PoolHandle, PoolId},
-    error::DriverError,
+    error::{DriverError, Result},
 };
 
 /// A driver's memory with its size. The driver guarantees that the size is right.
@@ -37,11 +37,7 @@ impl SharedMemory {
 
 impl PoolMemory {
     /// Allocates a pool.
-    pub(crate) fn allocate(
-        driver: &(impl Driver + ?Sized),
-        id: PoolId,
-        bytes: usize,
-    ) -> Result<PoolMemory, DriverError> {
+    pub(crate) fn allocate(driver: &(impl Driver + ?Sized), id: PoolId, bytes: usize) -> Result<PoolMemory> {
         let handle = driver.alloc_pool(id, bytes)?;
         Ok(PoolMemory { id, handle, bytes, is_writable: true })
     }
@@ -58,7 +54,7 @@ impl PoolMemory {
     }
 
     /// Exports the memory, if the driver supports that.
-    pub(crate) fn export(&self, driver: &(impl Driver + ?Sized)) -> Result<SharedMemory, DriverError> {
+    pub(crate) fn export(&self, driver: &(impl Driver + ?Sized)) -> Result<SharedMemory> {
         let handle = driver.export(&self.handle)?;
         Ok(SharedMemory { handle, bytes: self.bytes, is_writable: self.is_writable })
     }
@@ -68,7 +64,7 @@ impl PoolMemory {
         driver: &(impl Driver + ?Sized),
         id: PoolId,
         memory: &SharedMemory,
-    ) -> Result<PoolMemory, DriverError> {
+    ) -> Result<PoolMemory> {
         let handle = driver.import(&memory.handle)?;
         Ok(PoolMemory { id, handle, bytes: memory.bytes, is_writable: memory.is_writable })
     }
@@ -92,7 +88,7 @@ impl PoolMemory {
     /// # Errors
     ///
     /// [`DriverError::OutOfBounds`].
-    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<MemoryRange, DriverError> {
+    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<MemoryRange> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             let (what, size) = (self.id.to_string(), self.bytes);
             return Err(DriverError::OutOfBounds { what, offset, bytes, size });
@@ -149,7 +145,7 @@ impl MemoryRange {
     /// # Errors
     ///
     /// [`DriverError::OutOfBounds`] if the range is shorter.
-    pub(crate) fn first(&self, bytes: usize) -> Result<MemoryRange, DriverError> {
+    pub(crate) fn first(&self, bytes: usize) -> Result<MemoryRange> {
         if bytes > self.bytes {
             let (what, offset, size) = (self.to_string(), 0, self.bytes);
             return Err(DriverError::OutOfBounds { what, offset, bytes, size });
@@ -165,7 +161,7 @@ impl MemoryRange {
     /// # Errors
     ///
     /// [`DriverError::ReadOnly`] if tasks may not write the range.
-    pub(crate) fn check_writable(&self) -> Result<(), DriverError> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_writable { Ok(()) } else { Err(DriverError::ReadOnly { pool: self.pool }) }
     }
 }

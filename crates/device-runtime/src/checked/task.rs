@@ -11,7 +11,7 @@ use tnode::HostArray;
 use super::{BoundKernel, BoundSequence, MemoryRange};
 use crate::{
     driver::{BoundHandle, SequenceHandle},
-    error::DriverError,
+    error::{DriverError, Result},
     pool::lock,
 };
 
@@ -30,10 +30,7 @@ impl<'a> LaunchTask<'a> {
     /// # Safety
     ///
     /// The task is submitted to a stream of the kernel's driver on which it is [ordered](super#order).
-    pub(crate) unsafe fn new(
-        kernel: &'a BoundKernel,
-        bindings: &'a [i64],
-    ) -> Result<LaunchTask<'a>, DriverError> {
+    pub(crate) unsafe fn new(kernel: &'a BoundKernel, bindings: &'a [i64]) -> Result<LaunchTask<'a>> {
         kernel.check(bindings)?;
         Ok(LaunchTask { kernel, bindings })
     }
@@ -71,10 +68,7 @@ impl<'a> SequenceTask<'a> {
     /// # Safety
     ///
     /// The conditions of [`LaunchTask::new`] hold for each of the kernels.
-    pub(crate) unsafe fn new(
-        sequence: &'a BoundSequence,
-        bindings: &'a [i64],
-    ) -> Result<SequenceTask<'a>, DriverError> {
+    pub(crate) unsafe fn new(sequence: &'a BoundSequence, bindings: &'a [i64]) -> Result<SequenceTask<'a>> {
         sequence.check(bindings)?;
         Ok(SequenceTask { sequence, bindings })
     }
@@ -119,7 +113,7 @@ impl FillTask {
     /// # Safety
     ///
     /// The task is submitted to a stream of the range's driver on which it is [ordered](super#order).
-    pub(crate) unsafe fn new(dst: MemoryRange) -> Result<FillTask, DriverError> {
+    pub(crate) unsafe fn new(dst: MemoryRange) -> Result<FillTask> {
         dst.check_writable()?;
         Ok(FillTask { dst })
     }
@@ -151,7 +145,7 @@ impl CopyInTask {
     /// # Safety
     ///
     /// The same as for [`FillTask::new`].
-    pub(crate) unsafe fn new(dst: MemoryRange, src: Arc<HostArray>) -> Result<CopyInTask, DriverError> {
+    pub(crate) unsafe fn new(dst: MemoryRange, src: Arc<HostArray>) -> Result<CopyInTask> {
         dst.check_writable()?;
         check_array(&dst, src.size_bytes())?;
         Ok(CopyInTask { dst, src })
@@ -196,7 +190,7 @@ impl CopyOutTask {
     /// # Safety
     ///
     /// The same as for [`FillTask::new`].
-    pub(crate) unsafe fn new(src: MemoryRange, dst: HostReadback) -> Result<CopyOutTask, DriverError> {
+    pub(crate) unsafe fn new(src: MemoryRange, dst: HostReadback) -> Result<CopyOutTask> {
         check_array(&src, dst.bytes())?;
         Ok(CopyOutTask { src, dst })
     }
@@ -233,7 +227,7 @@ impl CopyTask {
     /// # Safety
     ///
     /// The condition of [`FillTask::new`] holds for both ranges.
-    pub(crate) unsafe fn new(dst: MemoryRange, src: MemoryRange) -> Result<CopyTask, DriverError> {
+    pub(crate) unsafe fn new(dst: MemoryRange, src: MemoryRange) -> Result<CopyTask> {
         dst.check_writable()?;
         if dst.bytes() != src.bytes() {
             let (to, from) = (dst.location(), src.location());
@@ -304,7 +298,7 @@ impl HostAccessTask {
         name: String,
         memory: Vec<MemoryRange>,
         function: HostFunction,
-    ) -> Result<HostAccessTask, DriverError> {
+    ) -> Result<HostAccessTask> {
         check_apart(&name, &memory)?;
         Ok(HostAccessTask { name, memory, function })
     }
@@ -357,7 +351,7 @@ impl DeviceAccessTask {
         name: String,
         memory: Vec<MemoryRange>,
         operation: DeviceOperation,
-    ) -> Result<DeviceAccessTask, DriverError> {
+    ) -> Result<DeviceAccessTask> {
         check_apart(&name, &memory)?;
         Ok(DeviceAccessTask { name, memory, operation })
     }
@@ -377,7 +371,7 @@ impl DeviceAccessTask {
     /// # Errors
     ///
     /// [`DriverError::ForeignHandle`] for an operation of another driver.
-    pub fn operation<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, DriverError> {
+    pub fn operation<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         let operation = Arc::clone(&self.operation).downcast();
         operation.map_err(|_| DriverError::ForeignHandle { what: "operation" })
     }
@@ -390,7 +384,7 @@ impl fmt::Debug for DeviceAccessTask {
 }
 
 /// Checks that ranges are writable and do not overlap.
-fn check_apart(name: &str, memory: &[MemoryRange]) -> Result<(), DriverError> {
+fn check_apart(name: &str, memory: &[MemoryRange]) -> Result<()> {
     for (at, range) in memory.iter().enumerate() {
         range.check_writable()?;
         if let Some(other) = memory[..at].iter().find(|other| other.overlaps(range)) {
@@ -401,7 +395,7 @@ fn check_apart(name: &str, memory: &[MemoryRange]) -> Result<(), DriverError> {
     Ok(())
 }
 
-fn check_array(range: &MemoryRange, array: usize) -> Result<(), DriverError> {
+fn check_array(range: &MemoryRange, array: usize) -> Result<()> {
     if range.bytes() == array {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     direct::DirectDriver,
     driver::{Driver, Location, PoolId, StreamHandle},
-    error::DriverError,
+    error::{DriverError, Result},
     null::NullDevice,
 };
 
@@ -48,7 +48,7 @@ fn node(access: Access, bytes: usize) -> Param {
     Param::Node { access, bytes }
 }
 
-fn text<T: std::fmt::Debug>(rejected: Result<T, DriverError>) -> String {
+fn text<T: std::fmt::Debug>(rejected: Result<T>) -> String {
     rejected.unwrap_err().to_string()
 }
 

@@ -8,7 +8,7 @@ use std::sync::{
 use super::plan::FaultDice;
 use crate::{
     driver::{Driver, EventHandle, StreamHandle},
-    error::{DriverError, Failure},
+    error::{DriverError, Failure, Result},
     pool::lock,
 };
 
@@ -78,7 +78,7 @@ impl FaultStream {
     /// # Errors
     ///
     /// The stream's failure, once it is noticed.
-    pub(super) fn admit(&self, inner: &dyn Driver) -> Result<Admission, DriverError> {
+    pub(super) fn admit(&self, inner: &dyn Driver) -> Result<Admission> {
         let injected = &mut *lock(&self.injected);
         let Some(injected) = injected else { return Ok(Admission::Run) };
         let reached = injected.behind.as_ref().map_or(Ok(true), |event| inner.is_done(event));
@@ -154,7 +154,7 @@ impl FaultEvent {
 
     /// The outcome of the event. `inner` is the outcome of the inner event, which is done, or the error of a
     /// call that could not ask for it.
-    pub(super) fn outcome(&self, inner: Result<(), DriverError>) -> Result<(), DriverError> {
+    pub(super) fn outcome(&self, inner: Result<()>) -> Result<()> {
         if !matches!(inner, Ok(()) | Err(DriverError::Failed(_))) {
             return inner; // not an event that is done
         }

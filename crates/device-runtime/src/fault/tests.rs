@@ -17,7 +17,7 @@ fn faulty(plan: FaultPlan) -> DirectDriver<FaultDevice> {
 
 const POOL: PoolId = PoolId(1);
 
-fn zero(device: &DirectDriver<FaultDevice>, stream: &StreamHandle) -> Result<(), DriverError> {
+fn zero(device: &DirectDriver<FaultDevice>, stream: &StreamHandle) -> Result<()> {
     // SAFETY: the device runs nothing.
     unsafe { device.memset_zero(stream, Location { pool: POOL, offset: 0 }, 64) }
 }

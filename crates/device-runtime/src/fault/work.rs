@@ -11,7 +11,7 @@ use tnode::Scalar;
 use crate::{
     checked::{BoundKernel, LoadedModule},
     driver::Driver,
-    error::DriverError,
+    error::Result,
 };
 
 /// The size of a task. Only copies can be slowed down.
@@ -54,7 +54,7 @@ impl InterpretedKernel for Sleep {
     }
 }
 
-pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<BoundKernel, DriverError> {
+pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<BoundKernel> {
     let abi = KernelAbi {
         name: "delay".to_owned(),
         params: vec![],

@@ -14,7 +14,7 @@ use crate::{
         BoundHandle, Driver, DriverDescription, EventHandle, KernelHandle, PoolHandle, PoolId,
         SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
-    error::DriverError,
+    error::{DriverError, Result},
     memory_budget::{MemoryBudget, MemoryReservation},
     null::NullDevice,
 };
@@ -64,13 +64,13 @@ impl RaceDevice {
         RaceDevice { world: world.clone(), number, peers, description, pools: MemoryBudget::new(None) }
     }
 
-    fn access(range: &MemoryRange, writes: bool) -> Result<TaskAccess, DriverError> {
+    fn access(range: &MemoryRange, writes: bool) -> Result<TaskAccess> {
         let pool: &RacePool = range.memory().get()?;
         assert!(!writes || pool.counted.is_some(), "memory of others is not written");
         Ok(TaskAccess { memory: pool.memory, range: range.offset()..range.offset() + range.bytes(), writes })
     }
 
-    fn task(&self, stream: &StreamHandle, name: &str, accesses: &[TaskAccess]) -> Result<(), DriverError> {
+    fn task(&self, stream: &StreamHandle, name: &str, accesses: &[TaskAccess]) -> Result<()> {
         self.world.lock().task(stream.get::<RaceStream>()?.0, name, accesses);
         Ok(())
     }
@@ -98,28 +98,28 @@ unsafe impl Driver for RaceDevice {
         String::new()
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle> {
         let memory = self.world.lock().memory(format!("{pool} of device {}", self.number));
         Ok(PoolHandle::new(RacePool { memory, counted: Some(self.pools.reserve(bytes)?) }))
     }
 
-    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         if self.peers.memory { Ok(memory.clone()) } else { Err(self.no_peer_access("its pools")) }
     }
 
-    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         let Ok(memory) = memory.get::<RacePool>() else { return Err(self.no_peer_access("host arrays")) };
         Ok(PoolHandle::new(RacePool { memory: memory.memory, counted: None }))
     }
 
-    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
+    fn new_stream(&self, name: &str) -> Result<StreamHandle> {
         let name = format!("{name} of device {}", self.number);
         Ok(StreamHandle::new(RaceStream(self.world.lock().new_stream(&name))))
     }
 
     fn drop_stream(&self, _stream: StreamHandle) {}
 
-    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<()> {
         let event = self.record(stream)?;
         self.sync(&event)
     }
@@ -128,11 +128,11 @@ unsafe impl Driver for RaceDevice {
         stream.get::<RaceStream>().is_ok_and(|stream| self.world.lock().is_idle(stream.0))
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>> {
         Ok(artifact.kernels().iter().map(|abi| KernelHandle::new(RaceKernel(abi.clone()))).collect())
     }
 
-    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle> {
         let abi = &args.kernel().get::<RaceKernel>()?.0;
         let accesses = args
             .ranges()
@@ -142,16 +142,16 @@ unsafe impl Driver for RaceDevice {
         Ok(BoundHandle::new(BoundCall(abi.name.clone(), accesses.collect::<Result<_, _>>()?)))
     }
 
-    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<()> {
         let BoundCall(name, accesses) = task.kernel().get()?;
         self.task(stream, name, accesses)
     }
 
-    fn sequence(&self, _kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+    fn sequence(&self, _kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>> {
         Ok(Some(SequenceHandle::new(RaceSequence)))
     }
 
-    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool> {
         let together = self.world.lock().random_choice();
         task.sequence().get::<RaceSequence>()?;
         for launch in task.into_launches().filter(|_| together) {
@@ -160,11 +160,11 @@ unsafe impl Driver for RaceDevice {
         Ok(together)
     }
 
-    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<()> {
         self.task(stream, "zero", &[RaceDevice::access(task.dst(), true)?])
     }
 
-    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<()> {
         let reused_arrays = self.world.lock().reused_arrays(task.array());
         let read =
             reused_arrays.map(|memory| TaskAccess { memory, range: 0..task.src().len(), writes: false });
@@ -172,13 +172,13 @@ unsafe impl Driver for RaceDevice {
         self.task(stream, "copy from host", &read.into_iter().chain([write]).collect::<Vec<_>>())
     }
 
-    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<()> {
         let memory = self.world.lock().readback(task.dst());
         let write = TaskAccess { memory, range: 0..task.src().bytes(), writes: true };
         self.task(stream, "copy to host", &[RaceDevice::access(task.src(), false)?, write])
     }
 
-    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<()> {
         self.task(
             stream,
             "copy",
@@ -186,12 +186,12 @@ unsafe impl Driver for RaceDevice {
         )
     }
 
-    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle> {
         let mark = self.world.lock().record(stream.get::<RaceStream>()?.0);
         Ok(EventHandle::new(RaceEvent(self.number, mark)))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<()> {
         let RaceEvent(device, mark) = event.get()?;
         if *device != self.number && !self.peers.events {
             return Err(DriverError::ForeignHandle { what: "event" });
@@ -200,11 +200,11 @@ unsafe impl Driver for RaceDevice {
         Ok(())
     }
 
-    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
+    fn is_done(&self, event: &EventHandle) -> Result<bool> {
         Ok(self.world.lock().is_done(&event.get::<RaceEvent>()?.1))
     }
 
-    fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
+    fn sync(&self, event: &EventHandle) -> Result<()> {
         self.world.lock().sync(&event.get::<RaceEvent>()?.1);
         Ok(())
     }

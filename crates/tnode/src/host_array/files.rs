@@ -8,7 +8,7 @@ use aligned_vec::AVec;
 use super::{HostArray, check_length, next_stride, offsets};
 use crate::bytes::{ALIGN_BYTES, allocate};
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::Result;
 use crate::padding::{Dims, checked_elems};
 
 impl HostArray {
@@ -22,7 +22,7 @@ impl HostArray {
         dtype: DType,
         dims: impl IntoIterator<Item = usize>,
         mapping: memmap2::MmapMut,
-    ) -> Result<HostArray, TensorNodeError> {
+    ) -> Result<HostArray> {
         let dims: Dims = dims.into_iter().collect();
         if !mapping.as_ptr().addr().is_multiple_of(ALIGN_BYTES) {
             return HostArray::from_bytes(dtype, dims, &mapping);
@@ -58,7 +58,7 @@ impl HostArray {
         dims: Dims,
         strides: &[usize],
         bytes: &[u8],
-    ) -> Result<HostArray, TensorNodeError> {
+    ) -> Result<HostArray> {
         let size = dtype.size_bytes();
         let mut elements = allocate(checked_elems(&dims)? * size)?;
         for from in offsets(&dims, strides, 0) {
@@ -82,7 +82,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When memory is short.
-    pub(crate) fn into_rows_first(self) -> Result<HostArray, TensorNodeError> {
+    pub(crate) fn into_rows_first(self) -> Result<HostArray> {
         let strides = column_major_strides(&self.dims);
         HostArray::from_strided(self.dtype, self.dims.clone(), &strides, &self.bytes)
     }

@@ -5,7 +5,7 @@ use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
 
 use super::HostArray;
 use crate::element::Element;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 
 /// A copy of the elements, row-major.
 ///
@@ -27,7 +27,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> TryFrom<&ArrayBase<S, D>> for 
 
     /// # Errors
     /// More than [`MAX_RANK`](crate::MAX_RANK) axes, or no memory.
-    fn try_from(array: &ArrayBase<S, D>) -> Result<HostArray, TensorNodeError> {
+    fn try_from(array: &ArrayBase<S, D>) -> Result<HostArray> {
         let dims = array.shape().iter().copied();
         if let Some(elements) = array.as_slice() {
             return HostArray::from_slice(elements, dims);
@@ -44,7 +44,7 @@ impl<'a, T: Element> TryFrom<&'a HostArray> for ArrayViewD<'a, T> {
 
     /// # Errors
     /// Elements of another type, or an array with margins, which [`HostArray::slice`] leaves out.
-    fn try_from(array: &'a HostArray) -> Result<ArrayViewD<'a, T>, TensorNodeError> {
+    fn try_from(array: &'a HostArray) -> Result<ArrayViewD<'a, T>> {
         let dims = array.dims_without_padding();
         let elements = array.as_slice::<T>()?;
         let found = elements.len();
@@ -60,7 +60,7 @@ impl<T: Element> TryFrom<&HostArray> for ArrayD<T> {
 
     /// # Errors
     /// Elements of another type, or no memory.
-    fn try_from(array: &HostArray) -> Result<ArrayD<T>, TensorNodeError> {
+    fn try_from(array: &HostArray) -> Result<ArrayD<T>> {
         if let (Some(_), Some(&rows)) = (array.padding(), array.dims_without_padding().first()) {
             return ArrayD::try_from(&array.slice(0, 0..rows)?);
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::HostArray;
 use crate::bytes::allocate;
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::padding::{Dims, checked_elems};
 
 /// Parts of arrays, and arrays that are joined. Margins are left out: the results have none.
@@ -27,7 +27,7 @@ impl HostArray {
     ///
     /// # Errors
     /// An axis that the array lacks, a range that is not within it, or no memory.
-    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<HostArray, TensorNodeError> {
+    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<HostArray> {
         let mut dims = self.dims_without_padding();
         let Some(&size) = dims.get(axis) else { return Err(TensorNodeError::NoSuchAxis { axis, dims }) };
         let Range { start, end } = range;
@@ -50,7 +50,7 @@ impl HostArray {
     ///
     /// # Errors
     /// An array without axes, an index that is outside, or no memory.
-    pub fn row(&self, index: usize) -> Result<HostArray, TensorNodeError> {
+    pub fn row(&self, index: usize) -> Result<HostArray> {
         let dims = self.dims_without_padding();
         if dims.first().is_some_and(|&rows| index >= rows) {
             return Err(TensorNodeError::NoSuchCoordinate { coordinate: index, axis: 0, dims });
@@ -75,7 +75,7 @@ impl HostArray {
     /// # Errors
     /// No arrays; arrays of several types, or whose dimensions differ on another axis; an axis that they
     /// lack; no memory, or a result that is too large to address.
-    pub fn concat(arrays: &[&HostArray], axis: usize) -> Result<HostArray, TensorNodeError> {
+    pub fn concat(arrays: &[&HostArray], axis: usize) -> Result<HostArray> {
         let Some(&first) = arrays.first() else { return Err(TensorNodeError::NoArrays) };
         let mut dims = first.dims_without_padding();
         if axis >= dims.len() {
@@ -114,7 +114,7 @@ impl HostArray {
     ///
     /// # Errors
     /// Fails like [`concat`](HostArray::concat); the new axis is at most the number of axes.
-    pub fn stack(arrays: &[&HostArray], axis: usize) -> Result<HostArray, TensorNodeError> {
+    pub fn stack(arrays: &[&HostArray], axis: usize) -> Result<HostArray> {
         let Some(&first) = arrays.first() else { return Err(TensorNodeError::NoArrays) };
         let dims = first.dims_without_padding();
         if axis > dims.len() {
@@ -147,7 +147,7 @@ impl HostArray {
     ///
     /// # Errors
     /// No memory, or an array that is too large to address.
-    pub fn to_dtype(&self, dtype: DType) -> Result<HostArray, TensorNodeError> {
+    pub fn to_dtype(&self, dtype: DType) -> Result<HostArray> {
         let mut converted = HostArray::zeros(dtype, self.dims_without_padding())?;
         for (at, offset) in self.value_offsets().enumerate() {
             converted.set_element(at, self.element(offset).convert(dtype));
@@ -155,7 +155,7 @@ impl HostArray {
         Ok(converted)
     }
 
-    fn without_margins(&self) -> Result<Cow<'_, HostArray>, TensorNodeError> {
+    fn without_margins(&self) -> Result<Cow<'_, HostArray>> {
         match &self.padding {
             None => Ok(Cow::Borrowed(self)),
             Some(_) => Ok(Cow::Owned(self.with_reshape(self.dims_without_padding(), None)?)),
@@ -164,12 +164,7 @@ impl HostArray {
 }
 
 /// Joins ranges of arrays without margins along an axis; `dims` are the dimensions of the result.
-fn joined(
-    dtype: DType,
-    dims: Dims,
-    axis: usize,
-    parts: &[(&HostArray, Range<usize>)],
-) -> Result<HostArray, TensorNodeError> {
+fn joined(dtype: DType, dims: Dims, axis: usize, parts: &[(&HostArray, Range<usize>)]) -> Result<HostArray> {
     let mut bytes = allocate(checked_elems(&dims)? * dtype.size_bytes())?;
     let outer: usize = dims[..axis].iter().product();
     let inner = dims[axis + 1..].iter().product::<usize>() * dtype.size_bytes();
@@ -188,7 +183,7 @@ mod tests {
     use crate::padding::Padding;
 
     #[test]
-    fn parts_join_to_the_whole() -> Result<(), TensorNodeError> {
+    fn parts_join_to_the_whole() -> Result<()> {
         let values: Vec<i32> = (0..24).collect();
         let array = HostArray::from_slice(&values, [2, 3, 4])?;
         for axis in 0..3 {
@@ -207,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn margins_are_left_out() -> Result<(), TensorNodeError> {
+    fn margins_are_left_out() -> Result<()> {
         let mut array =
             HostArray::zeros_padded(DType::F32, [2, 2], Padding::new([(1, 0), (0, 2)], Some(9.0)))?;
         array.set_values(&[1., 2., 3., 4.])?;
@@ -219,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_named() -> Result<(), TensorNodeError> {
+    fn bad_arguments_are_named() -> Result<()> {
         let (array, scalar) = (HostArray::zeros(DType::F32, [2, 3])?, HostArray::zeros(DType::F32, [])?);
-        let message = |result: Result<HostArray, TensorNodeError>| result.unwrap_err().to_string();
+        let message = |result: Result<HostArray>| result.unwrap_err().to_string();
         assert_eq!(message(array.slice(2, 0..1)), "no axis 2 in the dimensions [2, 3]");
         let (start, end) = (2, 1);
         assert!(message(array.slice(1, start..end)).starts_with("coordinates 2..1 along axis 1"));

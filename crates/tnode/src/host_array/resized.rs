@@ -1,11 +1,11 @@
 //! Copies between arrays of different dimensions.
 
 use super::HostArray;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::padding::Dims;
 
 /// The elements of an array at the same indices of one with other dimensions.
-pub(super) fn resized(from: &HostArray, dims: &Dims) -> Result<HostArray, TensorNodeError> {
+pub(super) fn resized(from: &HostArray, dims: &Dims) -> Result<HostArray> {
     let mut to = HostArray::zeros(from.dtype(), dims.iter().copied())?;
     if from.dims().len() != dims.len() {
         let (expected, found) = (from.dims().len(), dims.to_vec());
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_keep_their_indices() -> Result<(), TensorNodeError> {
+    fn elements_keep_their_indices() -> Result<()> {
         let array = HostArray::from_slice(&[1i32, 2, 3, 4, 5, 6], [3, 2])?;
         let wide = array.resized([4, 3])?;
         assert_eq!(wide.values(), [1., 2., 0., 3., 4., 0., 5., 6., 0., 0., 0., 0.]);

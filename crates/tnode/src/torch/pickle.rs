@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::malformed;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::torch::pickled_tensors::Global;
 
 /// The position of a value in [`Pickle::values`]. Values refer to each other by position, so that neither
@@ -39,7 +39,7 @@ pub(super) struct Pickle<'a> {
 const NOTHING: ValueId = 0;
 
 impl<'a> Pickle<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> Result<Pickle<'a>, TensorNodeError> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Pickle<'a>> {
         let mut machine = Machine {
             rest: bytes,
             values: vec![Value::Nothing],
@@ -77,7 +77,7 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// Executes one opcode. Returns whether it was the last one.
-    fn step(&mut self) -> Result<bool, TensorNodeError> {
+    fn step(&mut self) -> Result<bool> {
         match self.byte()? {
             0x80 => self.protocol()?,
             b'.' => return Ok(true),
@@ -148,40 +148,40 @@ impl<'a> Machine<'a> {
         Ok(false)
     }
 
-    fn protocol(&mut self) -> Result<(), TensorNodeError> {
+    fn protocol(&mut self) -> Result<()> {
         match self.byte()? {
             0..=2 => Ok(()),
             found => Err(malformed(format!("a pickle of protocol {found}, expected 2"))),
         }
     }
 
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], TensorNodeError> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(ends_early)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn byte(&mut self) -> Result<u8, TensorNodeError> {
+    fn byte(&mut self) -> Result<u8> {
         let (&byte, rest) = self.rest.split_first().ok_or_else(ends_early)?;
         self.rest = rest;
         Ok(byte)
     }
 
-    fn word(&mut self) -> Result<u32, TensorNodeError> {
+    fn word(&mut self) -> Result<u32> {
         let (&word, rest) = self.rest.split_first_chunk().ok_or_else(ends_early)?;
         self.rest = rest;
         Ok(u32::from_le_bytes(word))
     }
 
     /// An integer of `BYTES` bytes.
-    fn integer<const BYTES: usize>(&mut self, is_signed: bool) -> Result<(), TensorNodeError> {
+    fn integer<const BYTES: usize>(&mut self, is_signed: bool) -> Result<()> {
         let value = little_endian(self.bytes(BYTES)?, is_signed);
         self.push(Value::Integer(value));
         Ok(())
     }
 
     /// An integer behind the number of its bytes.
-    fn long(&mut self) -> Result<(), TensorNodeError> {
+    fn long(&mut self) -> Result<()> {
         let count = usize::from(self.byte()?);
         let bytes = self.bytes(count)?;
         if count > 8 {
@@ -191,28 +191,28 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn text(&mut self) -> Result<(), TensorNodeError> {
+    fn text(&mut self) -> Result<()> {
         let count = self.word()? as usize;
         let text = std::str::from_utf8(self.bytes(count)?);
         self.push(Value::Text(text.map_err(|_| malformed("a text that is not in UTF-8"))?));
         Ok(())
     }
 
-    fn line(&mut self) -> Result<&'a str, TensorNodeError> {
+    fn line(&mut self) -> Result<&'a str> {
         let end = self.rest.iter().position(|&byte| byte == b'\n').ok_or_else(ends_early)?;
         let line = std::str::from_utf8(self.bytes(end)?);
         self.bytes(1)?;
         line.map_err(|_| malformed("a name that is not in UTF-8"))
     }
 
-    fn global(&mut self) -> Result<(), TensorNodeError> {
+    fn global(&mut self) -> Result<()> {
         let (module, name) = (self.line()?, self.line()?);
         let global = Global::named(module, name)?;
         self.push(Value::Global(global));
         Ok(())
     }
 
-    fn call(&mut self) -> Result<(), TensorNodeError> {
+    fn call(&mut self) -> Result<()> {
         let (arguments, callee) = (self.pop()?, self.pop()?);
         let Some(&Value::Global(global)) = self.values.get(callee) else {
             return Err(malformed("a call of a value that is no function"));
@@ -224,14 +224,14 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn tuple(&mut self, size: usize) -> Result<(), TensorNodeError> {
+    fn tuple(&mut self, size: usize) -> Result<()> {
         let start = self.stack.len().checked_sub(size).ok_or_else(empty_stack)?;
         let elements = self.stack.split_off(start);
         self.push(Value::List(elements));
         Ok(())
     }
 
-    fn append(&mut self, elements: Vec<ValueId>) -> Result<(), TensorNodeError> {
+    fn append(&mut self, elements: Vec<ValueId>) -> Result<()> {
         match self.stack.last().and_then(|&list| self.values.get_mut(list)) {
             Some(Value::List(list)) => list.extend(elements),
             _ => return Err(malformed("elements that are appended to a value that is no list")),
@@ -240,7 +240,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Adds keys, each with its value behind it, to the dictionary on top of the stack.
-    fn set_items(&mut self, items: &[ValueId]) -> Result<(), TensorNodeError> {
+    fn set_items(&mut self, items: &[ValueId]) -> Result<()> {
         let (pairs, []) = items.as_chunks::<2>() else { return Err(malformed("a key without a value")) };
         match self.stack.last().and_then(|&dict| self.values.get_mut(dict)) {
             Some(Value::Dict(dict)) => dict.extend_from_slice(pairs),
@@ -249,13 +249,13 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn put(&mut self, key: u32) -> Result<(), TensorNodeError> {
+    fn put(&mut self, key: u32) -> Result<()> {
         let value = *self.stack.last().ok_or_else(empty_stack)?;
         self.memo.insert(key, value);
         Ok(())
     }
 
-    fn get(&mut self, key: u32) -> Result<(), TensorNodeError> {
+    fn get(&mut self, key: u32) -> Result<()> {
         let value =
             self.memo.get(&key).ok_or_else(|| malformed(format!("value {key} before it is stored")))?;
         self.stack.push(*value);
@@ -267,12 +267,12 @@ impl<'a> Machine<'a> {
         self.values.push(value);
     }
 
-    fn pop(&mut self) -> Result<ValueId, TensorNodeError> {
+    fn pop(&mut self) -> Result<ValueId> {
         self.stack.pop().ok_or_else(empty_stack)
     }
 
     /// Takes the values above the last mark.
-    fn since_mark(&mut self) -> Result<Vec<ValueId>, TensorNodeError> {
+    fn since_mark(&mut self) -> Result<Vec<ValueId>> {
         match self.marks.pop() {
             Some(mark) if mark <= self.stack.len() => Ok(self.stack.split_off(mark)),
             _ => Err(empty_stack()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::pickle::{Pickle, Value, ValueId};
 use super::{FORMAT, malformed};
 use crate::dtype::DType;
-use crate::error::TensorNodeError;
+use crate::error::{Result, TensorNodeError};
 use crate::padding::Dims;
 
 /// A function or a class that a pickle may mention.
@@ -57,7 +57,7 @@ const TYPES: [(&str, DType); 14] = [
 ];
 
 impl Global {
-    pub(super) fn named(module: &str, name: &str) -> Result<Global, TensorNodeError> {
+    pub(super) fn named(module: &str, name: &str) -> Result<Global> {
         let find = |table: &[(&str, DType)]| table.iter().find(|(other, _)| *other == name).map(|row| row.1);
         let global = match (module, name) {
             ("collections", "OrderedDict") => Some(Global::OrderedDict),
@@ -94,9 +94,7 @@ pub(super) struct PickledTensor<'a> {
 }
 
 /// The tensors of a pickle by name.
-pub(super) fn pickled_tensors<'a>(
-    pickle: &Pickle<'a>,
-) -> Result<BTreeMap<String, PickledTensor<'a>>, TensorNodeError> {
+pub(super) fn pickled_tensors<'a>(pickle: &Pickle<'a>) -> Result<BTreeMap<String, PickledTensor<'a>>> {
     let budget = pickle.size().saturating_mul(MAX_VISITS_PER_BYTE);
     let mut walk = Walk { pickle, budget, tensors: BTreeMap::new() };
     walk.visit(pickle.root(), String::new(), 0)?;
@@ -118,7 +116,7 @@ struct Walk<'p, 'a> {
 
 impl<'a> Walk<'_, 'a> {
     /// Collects the tensors of a value whose path is `name`.
-    fn visit(&mut self, id: ValueId, name: String, depth: usize) -> Result<(), TensorNodeError> {
+    fn visit(&mut self, id: ValueId, name: String, depth: usize) -> Result<()> {
         let left = self.budget.checked_sub(name.len() + 1).filter(|_| depth <= MAX_DEPTH);
         self.budget = left.ok_or_else(|| malformed("values that are nested too often in each other"))?;
         let pickle = self.pickle;
@@ -141,7 +139,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    fn add(&mut self, name: String, global: Global, arguments: ValueId) -> Result<(), TensorNodeError> {
+    fn add(&mut self, name: String, global: Global, arguments: ValueId) -> Result<()> {
         let tensor = self.tensor(global, arguments);
         let tensor = tensor.ok_or_else(|| malformed(format!("a call that makes no tensor at {name:?}")))?;
         match self.tensors.insert(name.clone(), tensor) {

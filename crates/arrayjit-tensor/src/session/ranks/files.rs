@@ -3,7 +3,7 @@
 use arrayjit::{HostArray, TensorNode};
 
 use super::Ranks;
-use crate::{error::TensorError, optim::OptimizerState, parameter::Parameter, session::SessionCore};
+use crate::{error::Result, optim::OptimizerState, parameter::Parameter, session::SessionCore};
 
 impl SessionCore {
     /// The values of an array, which rank `owner` has. Every rank calls it, and rank 0 gets them.
@@ -12,7 +12,7 @@ impl SessionCore {
         ranks: &Ranks,
         array: &Parameter,
         owner: usize,
-    ) -> Result<HostArray, TensorError> {
+    ) -> Result<HostArray> {
         let values = match ranks.group.rank() == owner {
             true => self.weights.get(array)?,
             false => HostArray::zeros(array.dtype(), array.shape().iter().copied())?,
@@ -25,7 +25,7 @@ impl SessionCore {
         &self,
         ranks: &Ranks,
         call: impl FnOnce() -> Result<Vec<u8>, String>,
-    ) -> Result<Result<Vec<u8>, String>, TensorError> {
+    ) -> Result<Result<Vec<u8>, String>> {
         let own = match ranks.group.rank() {
             0 => call(),
             _ => Ok(Vec::new()),
@@ -56,7 +56,7 @@ impl SessionCore {
         name: &str,
         values: HostArray,
         root: usize,
-    ) -> Result<HostArray, TensorError> {
+    ) -> Result<HostArray> {
         let dims = values.dims_without_padding();
         let node = TensorNode::builder(name).dims(dims).dtype(values.dtype()).build()?;
         let context = self.weights.backend().context()?;
@@ -68,9 +68,7 @@ impl SessionCore {
 
     /// The arrays of the optimizer, each with the rank that has it if the state is sharded. Arrays of other
     /// ranks get no memory here.
-    pub(in crate::session) fn optimizer_arrays(
-        &self,
-    ) -> Result<Vec<(Parameter, Option<usize>)>, TensorError> {
+    pub(in crate::session) fn optimizer_arrays(&self) -> Result<Vec<(Parameter, Option<usize>)>> {
         let (Some(ranks), Some(owned)) = (&self.ranks, self.owned_parameters()) else {
             let all = self.optimizer.arrays(&self.weights.params().trainable(), &self.state)?;
             return Ok(all.into_iter().map(|array| (array, None)).collect());
