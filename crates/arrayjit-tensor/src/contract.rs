@@ -4,7 +4,7 @@ use arrayjit::DType;
 
 use crate::{
     equation::NamedAxes,
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     graph::Graph,
     operand::{Argument, TensorOperand},
     reduce::sum_types,
@@ -107,9 +107,8 @@ impl Tensor {
     fn summed(&self, call: Call, equation: &str, inputs: &[(&str, Argument<'_>)]) -> Result<Tensor> {
         let fail = |kind| self.graph().fail(call, kind);
         if !equation.contains("->") {
-            let expected = "operands and a result, as in `i k, k j -> i j`".into();
-            let found = format!("`{equation}`");
-            return Err(fail(TensorError::Argument { argument: "equation", found, expected }));
+            let expected = "operands and a result, as in `i k, k j -> i j`";
+            return Err(fail(misfit("equation", format!("`{equation}`"), expected)));
         }
         let shapes: Vec<(String, &[usize])> =
             inputs.iter().map(|(_, argument)| (argument.name(), argument.shape())).collect();

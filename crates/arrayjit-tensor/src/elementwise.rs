@@ -5,7 +5,7 @@ use std::ops;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, misfit},
     operand::{Argument, TensorOperand, number, number_of},
     parameter::Parameter,
     shape::{broadcast, broadcast_access, whole},
@@ -357,9 +357,7 @@ pub(crate) fn combine(
     expression: &str,
 ) -> Result<Tensor> {
     let Some(graph) = left.graph().or(right.graph()) else {
-        let expected = "a tensor: parameters have no graph".into();
-        let kind = TensorError::Argument { argument: "the operands", found: left.name(), expected };
-        return Err(call.error("", kind));
+        return Err(call.error("", misfit("the operands", left.name(), "a tensor: parameters have no graph")));
     };
     let to = broadcast(left.shape(), right.shape()).map_err(|kind| graph.fail(call, kind))?;
     let text = expression.replace("{x}", &written("x", left, &to)).replace("{z}", &written("z", right, &to));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Result, TensorError};
+use crate::error::{Result, misfit};
 
 /// The names of axes of an einsum, as indices of texts.
 pub struct NamedAxes {
@@ -21,11 +21,7 @@ impl NamedAxes {
     /// # Errors
     /// An equation that does not fit the ranks, or a name with two sizes.
     pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes> {
-        let wrong = |expected: String| TensorError::Argument {
-            argument: "equation",
-            found: format!("`{text}`"),
-            expected,
-        };
+        let wrong = |expected: String| misfit("equation", format!("`{text}`"), expected);
         let (left, right) = match text.split_once("->") {
             Some((left, right)) => (left, Some(right)),
             None => (text, None),

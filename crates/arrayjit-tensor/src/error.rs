@@ -226,6 +226,15 @@ boxed! {
     GradientCheck(CheckError);
 }
 
+/// The error of an argument, with the value found and the expected one.
+pub(crate) fn misfit(
+    argument: &'static str,
+    found: impl ToString,
+    expected: impl Into<String>,
+) -> TensorError {
+    TensorError::Argument { argument, found: found.to_string(), expected: expected.into() }
+}
+
 fn within(module: &str) -> String {
     if module.is_empty() { String::new() } else { format!(" in module `{module}`") }
 }

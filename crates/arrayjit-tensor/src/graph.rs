@@ -17,7 +17,7 @@ use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign
 
 use self::scans::Scans;
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand},
     parameter::{Parameter, locked},
     positions::{InputParts, PositionCheck},
@@ -540,17 +540,13 @@ fn fail_in(state: &GraphState, call: Call, problem: impl Into<TensorError>) -> T
 }
 
 fn nothing_written() -> TensorError {
-    TensorError::Argument {
-        argument: "the text",
-        found: "without a statement outside of functions and repetitions".into(),
-        expected: "one that writes the result; `apply_all` takes the names of results, or none".into(),
-    }
+    misfit(
+        "the text",
+        "without a statement outside of functions and repetitions",
+        "one that writes the result; `apply_all` takes the names of results, or none",
+    )
 }
 
 fn no_result() -> TensorError {
-    TensorError::Argument {
-        argument: "the text",
-        found: "a text that writes none of the results".into(),
-        expected: "statements that write them".into(),
-    }
+    misfit("the text", "a text that writes none of the results", "statements that write them")
 }

@@ -6,7 +6,7 @@ use arrayjit::text::declared_sizes;
 use tnode::{RunSize, SizeSum};
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand, number, number_of},
     refinement::{Refinement, closed},
     shape::{access, axis_at, broadcast, broadcast_indices, clause, letter, letters, whole},
@@ -117,8 +117,7 @@ impl Tensor {
         let sizes = self.shape().iter().map(|&size| size as isize);
         let mut shape: Vec<isize> = sizes.collect();
         if first > last {
-            let expected = format!("an axis from {first}");
-            return Err(fail(TensorError::Argument { argument: "end", found: end.to_string(), expected }));
+            return Err(fail(misfit("end", end, format!("an axis from {first}"))));
         }
         let joined: isize = shape[first..=last].iter().product();
         shape.splice(first..=last, [joined]);
@@ -161,8 +160,7 @@ impl Tensor {
         let fail = |kind| self.graph().fail(call, kind);
         let removed = axis_at(axis, self.shape()).map_err(fail)?;
         if self.shape()[removed] != 1 {
-            let (what, expected) = (self.name(), format!("size 1 on axis {removed}"));
-            return Err(fail(TensorError::Shape { what, found: self.shape().to_vec(), expected }));
+            return Err(fail(self.misshapen(format!("size 1 on axis {removed}"))));
         }
         let kept = self.shape().iter().enumerate().filter(|(at, _)| *at != removed);
         let shape: Vec<isize> = kept.map(|(_, &size)| size as isize).collect();
@@ -191,11 +189,7 @@ impl Tensor {
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..self.rank()) {
             let expected = format!("each of the {} axes once", self.rank());
-            return Err(fail(TensorError::Argument {
-                argument: "order",
-                found: format!("{order:?}"),
-                expected,
-            }));
+            return Err(fail(misfit("order", format!("{order:?}"), expected)));
         }
         let value = whole("x", self.rank());
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
@@ -286,9 +280,7 @@ impl Tensor {
     fn sliced(&self, call: Call, at: isize, range: Range<usize>, step: usize) -> Result<Tensor> {
         let sliced = self.checked_range(call, at, &range)?;
         if step == 0 {
-            let expected = "1 or more".into();
-            let kind = TensorError::Argument { argument: "step", found: "0".into(), expected };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, misfit("step", "0", "1 or more")));
         }
         let mut sizes = self.shape().to_vec();
         sizes[sliced] = range.len().div_ceil(step);
@@ -324,16 +316,14 @@ impl Tensor {
     pub fn pad(&self, margins: &[(usize, usize)], value: f64) -> Result<Tensor> {
         let call = Call::new("pad");
         if margins.len() > self.rank() {
-            let (found, expected) = (margins.len().to_string(), format!("at most {} pairs", self.rank()));
-            let kind = TensorError::Argument { argument: "margins", found, expected };
+            let kind = misfit("margins", margins.len(), format!("at most {} pairs", self.rank()));
             return Err(self.graph().fail(call, kind));
         }
         let margin = |at: usize| margins.get(self.rank() - 1 - at).copied().unwrap_or_default();
         let padded = |(at, size): (usize, &usize)| size.checked_add(margin(at).0)?.checked_add(margin(at).1);
         let sizes: Option<Vec<usize>> = self.shape().iter().enumerate().map(padded).collect();
         let Some(sizes) = sizes else {
-            let (found, expected) = (format!("{margins:?}"), "sizes that do not overflow".into());
-            let kind = TensorError::Argument { argument: "margins", found, expected };
+            let kind = misfit("margins", format!("{margins:?}"), "sizes that do not overflow");
             return Err(self.graph().fail(call, kind));
         };
         let before: Vec<i64> = (0..self.rank()).map(|at| margin(at).0 as i64).collect();
@@ -428,9 +418,7 @@ impl Tensor {
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let call = Call::new("concat");
         let Some(first) = tensors.first() else {
-            let expected = "at least one tensor".into();
-            let kind = TensorError::Argument { argument: "tensors", found: "none".into(), expected };
-            return Err(call.error("", kind));
+            return Err(call.error("", misfit("tensors", "none", "at least one tensor")));
         };
         let graph = first.graph();
         let joined = axis_at(axis, first.shape()).map_err(|kind| graph.fail(call, kind))?;
@@ -440,8 +428,7 @@ impl Tensor {
             let is_equal = sizes.into_iter().all(|(at, (a, b))| at == joined || a == b);
             if tensor.rank() != first.rank() || !is_equal {
                 let expected = format!("{:?} but for axis {joined}", first.shape());
-                let (what, found) = (tensor.name(), tensor.shape().to_vec());
-                return Err(graph.fail(call, TensorError::Shape { what, found, expected }));
+                return Err(graph.fail(call, tensor.misshapen(expected)));
             }
         }
         let names: Vec<String> = (0..tensors.len()).map(|at| format!("x{at}")).collect();
@@ -449,9 +436,8 @@ impl Tensor {
             names.iter().map(String::as_str).zip(tensors.iter().map(|t| Argument::Tensor(t))).collect();
         if tensors.len() > 1 && run_sizes(joined).next().is_some() {
             let text = joined_by_sizes(tensors, joined).ok_or_else(|| {
-                let expected = "a sum of sizes that is no larger than an array may be".into();
-                let found = tensors.len().to_string();
-                graph.fail(call, TensorError::Argument { argument: "tensors", found, expected })
+                let expected = "a sum of sizes that is no larger than an array may be";
+                graph.fail(call, misfit("tensors", tensors.len(), expected))
             })?;
             return graph.result(call, &inputs, |y| text(y));
         }
@@ -502,8 +488,7 @@ impl Tensor {
         let sum = sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
         if sum != Some(self.shape()[cut]) {
             let expected = format!("sizes that add up to {}", self.shape()[cut]);
-            let kind = TensorError::Argument { argument: "sizes", found: format!("{sizes:?}"), expected };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, misfit("sizes", format!("{sizes:?}"), expected)));
         }
         let ends = sizes.iter().scan(0, |end, size| {
             *end += size;
@@ -528,9 +513,7 @@ impl Tensor {
         let call = Call::new("chunk");
         let size = self.shape()[axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?];
         if parts == 0 || parts > size.max(1) || !size.is_multiple_of(parts) {
-            let (found, expected) =
-                (parts.to_string(), format!("a divisor of {size}, the size of axis {axis}"));
-            let kind = TensorError::Argument { argument: "parts", found, expected };
+            let kind = misfit("parts", parts, format!("a divisor of {size}, the size of axis {axis}"));
             return Err(self.graph().fail(call, kind));
         }
         self.split(&vec![size / parts; parts], axis)
@@ -551,9 +534,7 @@ impl Tensor {
         let call = Call::new("unfold");
         let unfolded = self.checked_range(call, axis, &(0..size))?;
         if step == 0 {
-            let expected = "1 or more".into();
-            let kind = TensorError::Argument { argument: "step", found: "0".into(), expected };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, misfit("step", "0", "1 or more")));
         }
         let mut shape = self.shape().to_vec();
         shape[unfolded] = (shape[unfolded] - size) / step + 1;
@@ -579,9 +560,7 @@ impl Tensor {
             Argument::Integer(value) => value.to_string(),
             Argument::Float(value) => number(value),
             other => {
-                let expected = "a number".into();
-                let kind = TensorError::Argument { argument: "value", found: other.name(), expected };
-                return Err(self.graph().fail(call, kind));
+                return Err(self.graph().fail(call, misfit("value", other.name(), "a number")));
             }
         };
         if self.num_elements() == 0 {

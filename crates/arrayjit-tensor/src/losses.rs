@@ -3,7 +3,7 @@
 use arrayjit::Scalar;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, misfit},
     operand::{Argument, number},
     options::options,
     reduce::sum_types,
@@ -126,16 +126,14 @@ impl Tensor {
         let mut positions = shape.to_vec();
         let classes = positions.remove(at);
         if labels.shape() != positions {
-            let (what, found) = (labels.name(), labels.shape().to_vec());
             let expected = match at + 1 == shape.len() {
                 true => format!("{positions:?}, the shape of the logits without the last axis"),
                 false => format!("{positions:?}, the shape of the logits without axis {at}"),
             };
-            return Err(fail(TensorError::Shape { what, found, expected }));
+            return Err(fail(labels.misshapen(expected)));
         }
         if !(0.0..=1.0).contains(&options.label_smoothing) {
-            let (argument, found) = ("label_smoothing", options.label_smoothing.to_string());
-            return Err(fail(TensorError::Argument { argument, found, expected: "from 0 to 1".into() }));
+            return Err(fail(misfit("label_smoothing", options.label_smoothing, "from 0 to 1")));
         }
         self.some(call, labels.num_elements())?;
         let ignore_index = options.ignore_index;
@@ -158,9 +156,7 @@ impl Tensor {
         };
         let weighted = match &options.weight {
             Some(weight) if weight.shape() != [classes] => {
-                let (what, found) = (weight.name(), weight.shape().to_vec());
-                let expected = format!("[{classes}], a weight for each class");
-                return Err(fail(TensorError::Shape { what, found, expected }));
+                return Err(fail(weight.misshapen(format!("[{classes}], a weight for each class"))));
             }
             Some(weight) => {
                 inputs.push(("weight", Argument::Tensor(weight)));
@@ -403,16 +399,14 @@ impl Tensor {
         if target.shape() == self.shape() {
             return Ok(());
         }
-        let (what, found) = (target.name(), target.shape().to_vec());
         let expected = format!("{:?}, the shape of the prediction", self.shape());
-        Err(self.graph().fail(call, TensorError::Shape { what, found, expected }))
+        Err(self.graph().fail(call, target.misshapen(expected)))
     }
 
     fn above_zero(&self, call: Call, argument: &'static str, value: f64) -> Result<()> {
         if value > 0.0 && value.is_finite() {
             return Ok(());
         }
-        let (found, expected) = (value.to_string(), "a finite number above 0".into());
-        Err(self.graph().fail(call, TensorError::Argument { argument, found, expected }))
+        Err(self.graph().fail(call, misfit(argument, value, "a finite number above 0")))
     }
 }

@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::{access, axis_at, letter, whole},
@@ -135,9 +135,8 @@ impl Tensor {
         let last = axis_at(-1, self.shape()).map_err(fail)?;
         for weight in weights {
             if weight.shape() != [self.shape()[last]] {
-                let (what, found) = (weight.name(), weight.shape().to_vec());
                 let expected = format!("[{}], the last axis of {:?}", self.shape()[last], self.shape());
-                return Err(fail(TensorError::Shape { what, found, expected }));
+                return Err(fail(weight.misshapen(expected)));
             }
         }
         Ok(letter(last))

@@ -2,7 +2,7 @@
 
 use arrayjit::{DType, TensorNode};
 
-use crate::{graph::Graph, parameter::Parameter, tensor::Tensor};
+use crate::{error::TensorError, graph::Graph, parameter::Parameter, tensor::Tensor};
 
 /// An argument of an operation: a tensor, a parameter, or a number, which takes the type of the other
 /// argument if it can.
@@ -54,6 +54,11 @@ impl Argument<'_> {
             Argument::Tensor(tensor) => Some(tensor.graph()),
             _ => None,
         }
+    }
+
+    /// The error of a shape other than the expected one.
+    pub(crate) fn misshapen(&self, expected: impl Into<String>) -> TensorError {
+        TensorError::Shape { what: self.name(), found: self.shape().to_vec(), expected: expected.into() }
     }
 
     pub(crate) fn name(&self) -> String {

@@ -12,7 +12,7 @@ use std::{
 use arrayjit::{DType, HostArray, MemoryMode, Reason, TensorNode};
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::number,
 };
 
@@ -338,9 +338,8 @@ impl Params {
         let (name, dtype) = (self.sub(name).path, self.dtype);
         let shape: Vec<usize> = shape.into_iter().collect();
         if name == RESERVED_NAME {
-            let (found, expected) =
-                (format!("`{name}`"), "another name, since safetensors files use it".into());
-            return Err(fail(TensorError::Argument { argument: "name", found, expected }));
+            let expected = "another name, since safetensors files use it";
+            return Err(fail(misfit("name", format!("`{name}`"), expected)));
         }
         let mut made = locked(&self.shared.made);
         if made.iter().any(|other| other.name() == name) {

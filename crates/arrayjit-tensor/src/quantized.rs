@@ -22,7 +22,7 @@ pub use self::{
     format::{QuantizedArray, QuantizedFormat},
 };
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand},
     shape::{access, letter, letters, numbered, whole},
     tensor::Tensor,
@@ -73,9 +73,7 @@ impl Tensor {
         let call = Call::new("quantized_linear");
         let (inputs, outputs) = (format.inputs(), format.outputs());
         if self.shape().last() != Some(&inputs) {
-            let (what, found) = (self.name(), self.shape().to_vec());
-            let expected = format!("a last axis of {inputs} elements");
-            return Err(self.graph().fail(call, TensorError::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, self.misshapen(format!("a last axis of {inputs} elements"))));
         }
         let padded = format.padded_inputs();
         let x = if padded == inputs { self.clone() } else { self.pad(&[(0, padded - inputs)], 0.0)? };
@@ -166,8 +164,7 @@ impl Tensor {
         let expected = format.arrays();
         if arrays.len() != expected.len() {
             let names: Vec<&str> = expected.iter().map(|array| array.name).collect();
-            let problem =
-                format::misfit("arrays", arrays.len(), format!("{}: {}", names.len(), names.join(", ")));
+            let problem = misfit("arrays", arrays.len(), format!("{}: {}", names.len(), names.join(", ")));
             return Err(self.graph().fail(call, problem));
         }
         let mut operands = vec![(name, Argument::Tensor(x))];

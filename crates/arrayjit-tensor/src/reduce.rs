@@ -295,9 +295,8 @@ impl Tensor {
     fn position(&self, call: Call, axis: isize, op: &str) -> Result<Tensor> {
         let reduction = Reduction::new(self, call, axis, Reduced::Removed)?;
         if reduction.count() == 0 {
-            let (what, found) = (self.name(), self.shape().to_vec());
             let expected = format!("elements along axis {}", reduction.axes[0]);
-            return Err(self.graph().fail(call, TensorError::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, self.misshapen(expected)));
         }
         let (extreme, value) = (reduction.result("m"), reduction.operand("x"));
         let (at, last) = (letter(reduction.axes[0]), reduction.count() - 1);
@@ -377,9 +376,7 @@ impl Tensor {
         if count > 0 {
             return Ok(());
         }
-        let (what, found) = (self.name(), self.shape().to_vec());
-        let expected = "at least one element for each mean".into();
-        Err(self.graph().fail(call, TensorError::Shape { what, found, expected }))
+        Err(self.graph().fail(call, self.misshapen("at least one element for each mean")))
     }
 
     /// Rejects integers, for which the result of the operation would be rounded.

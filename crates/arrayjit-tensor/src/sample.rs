@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, misfit},
     graph::Graph,
     operand::{Argument, number},
     shape::{letter, whole},
@@ -61,8 +61,7 @@ impl Graph {
     ) -> Result<Tensor> {
         if shape.len() > MOST_AXES || !dtype.is_float() {
             let expected = format!("floats with at most {MOST_AXES} axes");
-            let found = format!("{dtype} {shape:?}");
-            return Err(self.fail(call, TensorError::Argument { argument: "shape", found, expected }));
+            return Err(self.fail(call, misfit("shape", format!("{dtype} {shape:?}"), expected)));
         }
         if shape.contains(&0) {
             return self.empty(call, shape, dtype);
@@ -115,14 +114,10 @@ impl Tensor {
     pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor> {
         let call = Call::new("dropout");
         if !(0.0..1.0).contains(&rate) {
-            let (found, expected) = (rate.to_string(), "at least 0 and less than 1".into());
-            let kind = TensorError::Argument { argument: "rate", found, expected };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, misfit("rate", rate, "at least 0 and less than 1")));
         }
         if self.rank() > MOST_AXES {
-            let (what, found) = (self.name(), self.shape().to_vec());
-            let kind = TensorError::Shape { what, found, expected: format!("at most {MOST_AXES} axes") };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, self.misshapen(format!("at most {MOST_AXES} axes"))));
         }
         let (rank, rate, seed) = (self.rank(), number(rate), self.graph().seed_on_rank(seed));
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {

@@ -3,7 +3,7 @@
 use arrayjit::{DType, indexing::StaticSymbol};
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     graph::Graph,
     operand::{Argument, TensorOperand},
     options::options,
@@ -273,9 +273,8 @@ impl ScanStep {
         let (graph, steps) = (&self.scan.graph, self.scan.steps);
         let axis = axis_at(axis, x.shape()).map_err(|error| graph.fail(call, error))?;
         if x.shape()[axis] != steps {
-            let (what, found) = (x.name(), x.shape().to_vec());
             let expected = format!("{steps} elements on axis {axis}, one for each step");
-            return Err(graph.fail(call, TensorError::Shape { what, found, expected }));
+            return Err(graph.fail(call, x.misshapen(expected)));
         }
         let rank = x.shape().len() - 1;
         let mut index = letters(rank);
@@ -396,5 +395,5 @@ fn listed(tensors: &[Tensor]) -> String {
 }
 
 fn wrong(argument: &'static str, found: impl ToString, expected: impl Into<String>) -> TensorError {
-    TensorError::Argument { argument, found: found.to_string(), expected: expected.into() }
+    misfit(argument, found, expected)
 }

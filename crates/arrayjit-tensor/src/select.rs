@@ -5,7 +5,7 @@ use std::fmt::Display;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand, number_of},
     shape::{
         access, axis_at, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered,
@@ -48,9 +48,7 @@ impl Tensor {
     pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor> {
         let call = Call::new("index_select");
         if positions.rank() != 1 {
-            let (what, found) = (positions.name(), positions.shape().to_vec());
-            let kind = TensorError::Shape { what, found, expected: "one axis".into() };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, positions.misshapen("one axis")));
         }
         take(call, self, Argument::Tensor(self), axis, positions)
     }
@@ -247,9 +245,7 @@ impl Tensor {
     fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor> {
         let rank = self.rank();
         if rank < 2 {
-            let (what, found) = (self.name(), self.shape().to_vec());
-            let kind = TensorError::Shape { what, found, expected: "at least two axes".into() };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, self.misshapen("at least two axes")));
         }
         let (row, column) = (letter(rank - 2), letter(rank - 1));
         let value = whole("x", rank);
@@ -315,8 +311,7 @@ impl Tensor {
         let ranked = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if count > self.shape()[ranked] {
             let expected = format!("at most {}, the size of axis {ranked}", self.shape()[ranked]);
-            let kind = TensorError::Argument { argument: "count", found: count.to_string(), expected };
-            return Err(self.graph().fail(call, kind));
+            return Err(self.graph().fail(call, misfit("count", count, expected)));
         }
         self.ordered(call, ranked, count, true)
     }
@@ -362,9 +357,8 @@ impl Tensor {
         positions.integers(call)?;
         let fits = |axis: usize| axis == chosen || positions.shape()[axis] <= self.shape()[axis];
         if positions.rank() != self.rank() || !(0..self.rank()).all(fits) {
-            let (what, found) = (positions.name(), positions.shape().to_vec());
             let expected = format!("at most {:?} but for axis {chosen}", self.shape());
-            return Err(fail(TensorError::Shape { what, found, expected }));
+            return Err(fail(positions.misshapen(expected)));
         }
         self.graph().expect_positions(call, positions, self.shape()[chosen], None);
         Ok(chosen)
@@ -375,9 +369,8 @@ impl Tensor {
         if source.shape() == positions.shape() {
             return Ok(());
         }
-        let (what, found) = (source.name(), source.shape().to_vec());
         let expected = format!("{:?}, the shape of the positions", positions.shape());
-        Err(self.graph().fail(call, TensorError::Shape { what, found, expected }))
+        Err(self.graph().fail(call, source.misshapen(expected)))
     }
 }
 

@@ -4,7 +4,7 @@ use tnode::{DType, RunSize, RunSizes, SizeSum, TensorNode};
 
 use crate::{
     elementwise,
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     graph::Graph,
     operand::Argument,
     tensor::Tensor,
@@ -122,20 +122,15 @@ impl Graph {
     #[track_caller]
     pub fn size(&self, name: &str, bound: usize) -> Result<Size> {
         let call = Call::new("size");
+        let fail = |expected: &str| self.fail(call, misfit("size", format!("`{name} <= {bound}`"), expected));
         let starts = |c: char| c.is_ascii_alphabetic() || c == '_';
         let is_name = name.starts_with(starts) && name.chars().all(|c| starts(c) || c.is_ascii_digit());
         if !is_name || bound == 0 {
-            let (found, expected) =
-                (format!("`{name} <= {bound}`"), "a name and a bound of 1 or more".into());
-            return Err(self.fail(call, TensorError::Argument { argument: "size", found, expected }));
+            return Err(fail("a name and a bound of 1 or more"));
         }
         let size = Size(RunSize::given(name, bound));
         match self.enter_size(&size) {
-            Some(known) if known.bound() != bound => {
-                let (found, expected) =
-                    (format!("`{name} <= {bound}`"), format!("the bound {}", known.bound()));
-                Err(self.fail(call, TensorError::Argument { argument: "size", found, expected }))
-            }
+            Some(known) if known.bound() != bound => Err(fail(&format!("the bound {}", known.bound()))),
             _ => Ok(size),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use arrayjit::{DType, TensorNode};
 
-use crate::graph::Graph;
+use crate::{error::TensorError, graph::Graph, operand::Argument};
 
 /// A value of a graph: an array with a shape and an element type, which a run of the graph computes. Cloning
 /// is cheap.
@@ -64,6 +64,11 @@ impl Tensor {
     /// The name that dumps and messages show: the path of the module and the operation.
     pub fn name(&self) -> String {
         self.node.name()
+    }
+
+    /// The error of a shape other than the expected one.
+    pub(crate) fn misshapen(&self, expected: impl Into<String>) -> TensorError {
+        Argument::Tensor(self).misshapen(expected)
     }
 
     /// The graph to which the tensor belongs.

@@ -2,7 +2,7 @@
 
 use crate::{
     axis_window::{AxisWindow, FilterLayout},
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand, number},
     options::options,
     shape::{access, letters, numbered, ranges_of},
@@ -92,9 +92,7 @@ impl PoolOptions {
     fn window(self) -> Result<ConvOptions> {
         let PoolOptions { size, stride, padding } = self;
         if padding > size / 2 {
-            let (argument, found) = ("padding", padding.to_string());
-            let expected = format!("at most {}, half of the window", size / 2);
-            return Err(TensorError::Argument { argument, found, expected });
+            return Err(misfit("padding", padding, format!("at most {}, half of the window", size / 2)));
         }
         Ok(ConvOptions::new().stride(stride.unwrap_or(size)).padding(padding))
     }
@@ -143,7 +141,7 @@ impl ConvOptions {
                     0 => format!("{least} or more"),
                     _ => format!("at most {}", Self::MOST),
                 };
-                Err(TensorError::Argument { argument, found: value.to_string(), expected })
+                Err(misfit(argument, value, expected))
             }
             None => Ok(()),
         }
@@ -351,9 +349,8 @@ impl Tensor {
         let fail = |kind| self.graph().fail(call, kind);
         window.check().map_err(fail)?;
         if window.output_padding > 0 {
-            let (found, expected) =
-                (window.output_padding.to_string(), "0 but for transposed convolutions".into());
-            return Err(fail(TensorError::Argument { argument: "output_padding", found, expected }));
+            let expected = "0 but for transposed convolutions";
+            return Err(fail(misfit("output_padding", window.output_padding, expected)));
         }
         let (shape, filter) = (self.shape(), filters.shape());
         let wrong = |what: String, found: &[usize], expected: String| {
@@ -424,10 +421,8 @@ impl Tensor {
         };
         let own = |axis| Some(window.axis(size(axis)?, filter[axis], shape[axis]));
         let windows: Option<Vec<AxisWindow>> = (2..axes + 2).map(own).collect();
-        let windows = windows.ok_or_else(|| {
-            let (argument, found) = ("padding", window.padding.to_string());
-            fail(TensorError::Argument { argument, found, expected: "less than the result".into() })
-        })?;
+        let windows =
+            windows.ok_or_else(|| fail(misfit("padding", window.padding, "less than the result")))?;
         self.transposed(call, filters, None, &windows, groups)
     }
 
@@ -450,7 +445,7 @@ impl Tensor {
         let axes_of_space = self.shape().get(2..).filter(|space| space.len() == axes);
         axes_of_space.and_then(|space| window.windows(space, &vec![size; axes])).ok_or_else(|| {
             let expected = format!("[batch, channels, {}] with room for windows of {size}", space(axes));
-            fail(TensorError::Shape { what: self.name(), found: self.shape().to_vec(), expected })
+            fail(self.misshapen(expected))
         })
     }
 
@@ -469,12 +464,10 @@ impl Tensor {
         let call = Call::new("upsample_nearest");
         let fail = |kind| Err(self.graph().fail(call, kind));
         let Some(axes) = self.rank().checked_sub(2).filter(|&axes| axes > 0) else {
-            let (what, found) = (self.name(), self.shape().to_vec());
-            return fail(TensorError::Shape { what, found, expected: "[batch, channels, …]".into() });
+            return fail(self.misshapen("[batch, channels, …]"));
         };
         if scale == 0 {
-            let expected = "1 or more".into();
-            return fail(TensorError::Argument { argument: "scale", found: "0".into(), expected });
+            return fail(misfit("scale", "0", "1 or more"));
         }
         let (from, copies) = (letters(self.rank()), numbered("k", axes));
         let copied = from[2..].iter().zip(&copies).map(|(i, k)| format!("{scale} * {i} + {k}"));
@@ -509,8 +502,7 @@ impl Tensor {
         };
         let Some((rows, columns)) = windows else {
             let expected = format!("[batch, channels, a multiple of {height}, a multiple of {width}]");
-            let (what, found) = (self.name(), self.shape().to_vec());
-            return Err(self.graph().fail(call, TensorError::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, self.misshapen(expected)));
         };
         let count = (rows.kernel * columns.kernel) as f64;
         self.folded(call, &[rows, columns], ":+=", "0.0", &format!("{{}} / {count:?}"))

@@ -12,7 +12,7 @@ use arrayjit::{
 
 use super::Graph;
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::whole,
@@ -72,8 +72,7 @@ impl Graph {
         }
         let steps = scope.close();
         if all_steps(&steps).any(|step| matches!(step, ProgramStep::Scan { .. })) {
-            let (found, expected) = ("a function with a scan".into(), "one without".into());
-            return Err(self.fail(call, TensorError::Argument { argument: "backward", found, expected }));
+            return Err(self.fail(call, misfit("backward", "a function with a scan", "one without")));
         }
         let custom = CustomGradient {
             inputs: nodes(&inputs),
@@ -96,10 +95,7 @@ impl Graph {
         let inputs = each(&inputs, |input| match input.argument() {
             Argument::Tensor(tensor) => Ok(tensor.clone()),
             Argument::Parameter(parameter) => self.tensor_of(parameter),
-            number => {
-                let (found, expected) = (number.name(), "a tensor or a parameter".into());
-                Err(self.fail(call, TensorError::Argument { argument: "inputs", found, expected }))
-            }
+            number => Err(self.fail(call, misfit("inputs", number.name(), "a tensor or a parameter"))),
         })?;
         self.check_floats(call, "an input", &inputs)?;
         Ok(inputs)
@@ -109,8 +105,7 @@ impl Graph {
         self.check_graph(call, tensors.iter().map(Argument::Tensor))?;
         match tensors.iter().find(|tensor| !tensor.dtype().is_float()) {
             Some(tensor) => {
-                let (found, expected) = (format!("{tensor:?}"), "a tensor of floats".into());
-                Err(self.fail(call, TensorError::Argument { argument, found, expected }))
+                Err(self.fail(call, misfit(argument, format!("{tensor:?}"), "a tensor of floats")))
             }
             None => Ok(()),
         }
@@ -143,11 +138,7 @@ impl Graph {
 /// The results of a function for each element of an array.
 fn each<T, U, const N: usize>(array: &[T; N], f: impl FnMut(&T) -> Result<U>) -> Result<[U; N]> {
     let all = array.iter().map(f).collect::<Result<Vec<U>, _>>()?;
-    all.try_into().map_err(|_| TensorError::Argument {
-        argument: "the function",
-        found: "another number of tensors".into(),
-        expected: format!("{N}"),
-    })
+    all.try_into().map_err(|_| misfit("the function", "another number of tensors", format!("{N}")))
 }
 
 fn nodes(tensors: &[Tensor]) -> Vec<TensorNode> {

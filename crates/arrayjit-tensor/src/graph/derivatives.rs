@@ -10,7 +10,7 @@ use arrayjit::{
 
 use super::{Graph, fail_in, unused::remove_unused};
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::whole,
@@ -178,8 +178,7 @@ impl Graph {
         for ((derivative, _), (_, direction)) in derivatives.iter().zip(directions) {
             if direction.shape() != derivative.shape() || !direction.dtype().is_float() {
                 let expected = format!("floats of shape {:?}, as its tensor has", derivative.shape());
-                let (what, found) = (direction.name(), direction.shape().to_vec());
-                return Err(self.fail(call, TensorError::Shape { what, found, expected }));
+                return Err(self.fail(call, direction.misshapen(expected)));
             }
             let term = derivative.mul(&direction.detach()?)?.sum(..)?;
             sum = Some(match sum {
@@ -237,19 +236,17 @@ impl Graph {
 }
 
 fn number_given(argument: Argument<'_>) -> TensorError {
-    let expected = "a tensor or a parameter".into();
-    TensorError::Argument { argument: "by", found: argument.name(), expected }
+    misfit("by", argument.name(), "a tensor or a parameter")
 }
 
 fn not_linear() -> TensorError {
-    TensorError::Argument {
-        argument: "y",
-        found: "computed by a function of `custom_vjp` whose gradient is not linear in the cotangents".into(),
-        expected: "a linear one, whose transpose is the product with the Jacobian".into(),
-    }
+    misfit(
+        "y",
+        "computed by a function of `custom_vjp` whose gradient is not linear in the cotangents",
+        "a linear one, whose transpose is the product with the Jacobian",
+    )
 }
 
 fn no_direction() -> TensorError {
-    let (found, expected) = ("none".into(), "at least one".into());
-    TensorError::Argument { argument: "directions", found, expected }
+    misfit("directions", "none", "at least one")
 }

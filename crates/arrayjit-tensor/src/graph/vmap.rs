@@ -19,7 +19,7 @@ use tnode::RunSizes;
 
 use super::{Graph, fail_in};
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::{Argument, TensorOperand},
     shape::{axis_at, letters},
     tensor::Tensor,
@@ -112,8 +112,7 @@ impl Graph {
         for (argument, axis) in inputs {
             let (shape, what) = (argument.shape(), argument.name());
             let Some(node) = argument.node() else {
-                let (found, expected) = (what, "a tensor or a parameter".into());
-                return Err(self.fail(call, TensorError::Argument { argument: "inputs", found, expected }));
+                return Err(self.fail(call, misfit("inputs", what, "a tensor or a parameter")));
             };
             let axis = axis_at(*axis, shape).map_err(|error| self.fail(call, error))?;
             let expected = match (count, shape[axis]) {
@@ -306,11 +305,9 @@ fn node_of_all(node: &TensorNode, count: usize) -> Result<TensorNode, TensorNode
 }
 
 fn no_form(found: &str) -> TensorError {
-    let expected = "one that has a form for several examples".into();
-    TensorError::Argument { argument: "a statement of the function", found: found.into(), expected }
+    misfit("a statement of the function", found, "one that has a form for several examples")
 }
 
 fn no_input() -> TensorError {
-    let (found, expected) = ("none".into(), "at least one".into());
-    TensorError::Argument { argument: "inputs", found, expected }
+    misfit("inputs", "none", "at least one")
 }

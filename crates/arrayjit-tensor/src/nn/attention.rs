@@ -1,10 +1,8 @@
 //! Attention with several heads.
 
 use crate::{
-    error::{Call, Result},
-    nn::{
-        Dropout, Linear, Module, ModuleTypes, check_divisor, check_rank, linear, wrong_option, wrong_shape,
-    },
+    error::{Call, Result, misfit},
+    nn::{Dropout, Linear, Module, ModuleTypes, check_divisor, check_rank, linear},
     operand::{Argument, number},
     options::options,
     parameter::{Init, Parameter, Params},
@@ -73,7 +71,7 @@ impl MultiHeadAttentionBuilder {
         let call = Call::new("MultiHeadAttention");
         if heads == 0 || !size.is_multiple_of(heads) {
             let expected = format!("a divisor of {size}, the size of a vector");
-            return Err(wrong_option(call, params.path(), "heads", heads, expected));
+            return Err(call.error(params.path(), misfit("heads", heads, expected)));
         }
         let dropout = Dropout::of_module(call, &params, dropout)?;
         let rows = size.saturating_mul(3); // if it overflows, a size that no array has
@@ -128,11 +126,11 @@ impl MultiHeadAttention {
             |x: &Tensor| x.rank() == rank && rank >= 2 && x.shape()[..rank - 2] == query.shape()[..rank - 2];
         if let Some(wrong) = [query, key, value].into_iter().find(|x| !is_fitting(x)) {
             let expected = format!("[…, positions, size] with the first axes of {:?}", query.shape());
-            return Err(query.graph().fail(call, wrong_shape(wrong, expected)));
+            return Err(query.graph().fail(call, wrong.misshapen(expected)));
         }
         if value.shape()[rank - 2] != key.shape()[rank - 2] {
             let expected = format!("{} positions, as the keys have", key.shape()[rank - 2]);
-            return Err(query.graph().fail(call, wrong_shape(value, expected)));
+            return Err(query.graph().fail(call, value.misshapen(expected)));
         }
         let parts = [self.projected(query, 0..1)?, self.projected(key, 1..2)?, self.projected(value, 2..3)?];
         self.joined(call, [&parts[0], &parts[1], &parts[2]], [0, 0, 0])
@@ -246,7 +244,7 @@ impl Module for MultiHeadAttention {
         let call = Call::new("attention");
         self.check(call, x)?;
         if x.rank() < 2 {
-            return Err(x.graph().fail(call, wrong_shape(x, "[…, positions, size]")));
+            return Err(x.graph().fail(call, x.misshapen("[…, positions, size]")));
         }
         let size = self.in_proj_weight.shape()[1];
         let projected = self.projected(x, 0..3)?;

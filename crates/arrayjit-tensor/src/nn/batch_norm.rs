@@ -4,7 +4,7 @@ use arrayjit::DType;
 
 use crate::{
     error::{Call, Result},
-    nn::{Module, ModuleTypes, check_axis, check_rank, wrong_shape},
+    nn::{Module, ModuleTypes, check_axis, check_rank},
     operand::{Argument, number},
     options::options,
     parameter::{Init, Parameter, Params},
@@ -91,18 +91,18 @@ impl<const AXES: usize> Module for BatchNorm<AXES> {
         let call = Call::new("batch_norm");
         x.floats(call)?;
         let &[batch, channels, ref space @ ..] = x.shape() else {
-            return Err(x.graph().fail(call, wrong_shape(x, "[batch, channels, …]")));
+            return Err(x.graph().fail(call, x.misshapen("[batch, channels, …]")));
         };
         if space.len() != AXES && (AXES, space.len()) != (1, 0) {
             let expected = format!("[batch, channels, {}]", window::space(AXES));
-            return Err(x.graph().fail(call, wrong_shape(x, expected)));
+            return Err(x.graph().fail(call, x.misshapen(expected)));
         }
         check_rank(call, x, &self.weight, 1)?;
         check_axis(call, x, 1, self.weight.shape()[0], self.weight.name())?;
         let is_training = x.graph().is_training();
         if is_training && channels > 0 && batch * space.iter().product::<usize>() < 2 {
             let expected = "at least two values per channel, since their variance is used in training";
-            return Err(x.graph().fail(call, wrong_shape(x, expected)));
+            return Err(x.graph().fail(call, x.misshapen(expected)));
         }
         let types = ModuleTypes::new(x, &self.running_mean);
         let types = ModuleTypes { narrow: x.dtype().promote(self.weight.dtype()), ..types };

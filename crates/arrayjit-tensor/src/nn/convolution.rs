@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use crate::{
-    error::{Call, Result},
-    nn::{Module, ModuleTypes, linear::uniform, wrong_option},
+    error::{Call, Result, misfit},
+    nn::{Module, ModuleTypes, linear::uniform},
     operand::Argument,
     options::options,
     parameter::{Parameter, Params},
@@ -123,7 +123,7 @@ impl<M> ConvBuilder<M> {
             return Ok(());
         }
         let expected = format!("a divisor of {channels} and of {out}, the numbers of channels");
-        Err(wrong_option(call, self.params.path(), "groups", groups, expected))
+        Err(call.error(self.params.path(), misfit("groups", groups, expected)))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Dropout.
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, misfit},
     graph::Graph,
-    nn::{Module, wrong_option},
+    nn::Module,
     parameter::Params,
     tensor::Tensor,
 };
@@ -40,7 +40,7 @@ impl Dropout {
 
     fn checked(call: Call, params: &Params, option: &'static str, rate: f64) -> Result<Dropout> {
         if !(0.0..1.0).contains(&rate) {
-            return Err(wrong_option(call, params.path(), option, rate, RATES));
+            return Err(call.error(params.path(), misfit(option, rate, RATES)));
         }
         Ok(Dropout { rate, path: params.path().to_owned(), seed: params.seed() })
     }
@@ -48,8 +48,7 @@ impl Dropout {
     /// The seed of the next call in a graph; none if nothing is dropped.
     pub(super) fn next_seed(&self, call: Call, graph: &Graph) -> Result<Option<u32>> {
         if !(0.0..1.0).contains(&self.rate) {
-            let (found, expected) = (self.rate.to_string(), RATES.into());
-            return Err(graph.fail(call, TensorError::Argument { argument: "rate", found, expected }));
+            return Err(graph.fail(call, misfit("rate", self.rate, RATES)));
         }
         let is_active = graph.is_training() && self.rate > 0.0;
         // The name has the path of the module and the number of the call.

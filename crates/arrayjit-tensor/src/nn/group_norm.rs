@@ -1,8 +1,8 @@
 //! Normalization of each element of a batch: over groups of channels or over the last axis.
 
 use crate::{
-    error::{Call, Result},
-    nn::{Module, ModuleTypes, check_axis, check_divisor, check_rank, wrong_option, wrong_shape},
+    error::{Call, Result, misfit},
+    nn::{Module, ModuleTypes, check_axis, check_divisor, check_rank},
     operand::{Argument, number},
     options::options,
     parameter::{Init, Parameter, Params},
@@ -123,7 +123,7 @@ impl GroupNorm {
     pub fn new(params: &Params, groups: usize, channels: usize) -> Result<GroupNorm> {
         if groups == 0 || !channels.is_multiple_of(groups) {
             let expected = format!("a divisor of {channels}, the number of channels");
-            return Err(wrong_option(Call::new("GroupNorm"), params.path(), "groups", groups, expected));
+            return Err(Call::new("GroupNorm").error(params.path(), misfit("groups", groups, expected)));
         }
         let weight = params.parameter("weight", [channels], Init::ONES)?;
         let bias = params.parameter("bias", [channels], Init::ZEROS)?;
@@ -144,7 +144,7 @@ impl Module for GroupNorm {
         let call = Call::new("group_norm");
         x.floats(call)?;
         if x.rank() < 2 {
-            return Err(x.graph().fail(call, wrong_shape(x, "[batch, channels, …]")));
+            return Err(x.graph().fail(call, x.misshapen("[batch, channels, …]")));
         }
         check_rank(call, x, &self.weight, 1)?;
         let channels = self.weight.shape()[0];

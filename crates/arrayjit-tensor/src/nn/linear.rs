@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Call, Result},
-    nn::{Module, ModuleTypes, check_axis, wrong_rank},
+    nn::{Module, ModuleTypes, check_axis},
     operand::{Argument, TensorOperand},
     options::options,
     parameter::{Init, Parameter, Params},
@@ -120,7 +120,7 @@ pub(super) fn apply(
     rows: std::ops::Range<usize>,
 ) -> Result<Tensor> {
     let (&[_, size], Some(dtype)) = (weight.shape(), weight.dtype()) else {
-        return Err(x.graph().fail(call, wrong_rank(weight, 2)));
+        return Err(x.graph().fail(call, weight.misshapen("2 axes")));
     };
     check_axis(call, x, -1, size, &weight.name())?;
     let types = ModuleTypes::of(x, dtype);

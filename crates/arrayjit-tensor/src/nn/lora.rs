@@ -3,10 +3,10 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, misfit},
     graph::Graph,
     model_state::ModelState,
-    nn::{Dropout, Linear, Module, linear, wrong_option},
+    nn::{Dropout, Linear, Module, linear},
     operand::number,
     options::options,
     parameter::{Init, Parameter, Params},
@@ -109,8 +109,7 @@ impl Lora {
         if self.scale.is_finite() {
             return Ok(());
         }
-        let (found, expected) = (self.scale.to_string(), "a finite number".into());
-        Err(graph.fail(call, TensorError::Argument { argument: "scale", found, expected }))
+        Err(graph.fail(call, misfit("scale", self.scale, "a finite number")))
     }
 }
 
@@ -132,19 +131,19 @@ impl LoraBuilder {
         let LoraBuilder { params, base, rank, alpha, dropout } = self;
         let (call, path) = (Call::new("Lora"), params.path());
         if rank == 0 {
-            return Err(wrong_option(call, path, "rank", rank, "at least 1"));
+            return Err(call.error(path, misfit("rank", rank, "at least 1")));
         }
         if !alpha.is_finite() {
-            return Err(wrong_option(call, path, "alpha", alpha, "a finite number"));
+            return Err(call.error(path, misfit("alpha", alpha, "a finite number")));
         }
         let own = [Some(&base.weight), base.bias.as_ref()];
         if let Some(other) = own.into_iter().flatten().find(|own| own.module() != path || !params.has(own)) {
             let expected = format!("a map whose parameters these `Params` made at `{path}`");
-            return Err(wrong_option(call, path, "base", format!("`{}`", other.name()), expected));
+            return Err(call.error(path, misfit("base", format!("`{}`", other.name()), expected)));
         }
         let &[outputs, inputs] = base.weight.shape() else {
             let found = format!("a weight of shape {:?}", base.weight.shape());
-            return Err(wrong_option(call, path, "base", found, "a weight of 2 axes"));
+            return Err(call.error(path, misfit("base", found, "a weight of 2 axes")));
         };
         let dropout = Dropout::of_module(call, &params, dropout)?;
         let lora_a = params.sub("lora_A").parameter("weight", [rank, inputs], linear::uniform(inputs))?;

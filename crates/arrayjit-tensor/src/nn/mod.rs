@@ -77,7 +77,7 @@ pub use recurrent::{
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, misfit},
     operand::Argument,
     parameter::Parameter,
     reduce::sum_types,
@@ -136,8 +136,7 @@ fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &str) -
     if x.shape()[axis] == size {
         return Ok(());
     }
-    let expected = format!("{size} elements on axis {axis}, as {parameter} has");
-    Err(x.graph().fail(call, wrong_shape(x, expected)))
+    Err(x.graph().fail(call, x.misshapen(format!("{size} elements on axis {axis}, as {parameter} has"))))
 }
 
 /// Checks the number of axes of a parameter, since the fields of a module may be replaced.
@@ -145,12 +144,7 @@ fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Res
     if parameter.shape().len() == rank {
         return Ok(());
     }
-    Err(x.graph().fail(call, wrong_rank(Argument::Parameter(parameter), rank)))
-}
-
-fn wrong_rank(parameter: Argument<'_>, rank: usize) -> TensorError {
-    let (what, found) = (parameter.name(), parameter.shape().to_vec());
-    TensorError::Shape { what, found, expected: format!("{rank} axes") }
+    Err(x.graph().fail(call, Argument::Parameter(parameter).misshapen(format!("{rank} axes"))))
 }
 
 /// Checks that a field of a module divides a size.
@@ -163,21 +157,5 @@ fn check_divisor(
     if value > 0 && size.is_multiple_of(value) {
         return Ok(());
     }
-    let (found, expected) = (value.to_string(), format!("a divisor of {size}"));
-    Err(x.graph().fail(call, TensorError::Argument { argument, found, expected }))
-}
-
-fn wrong_shape(x: &Tensor, expected: impl Into<String>) -> TensorError {
-    TensorError::Shape { what: x.name(), found: x.shape().to_vec(), expected: expected.into() }
-}
-
-/// The error of an option of a module that is made at `path`.
-fn wrong_option(
-    call: Call,
-    path: &str,
-    argument: &'static str,
-    found: impl ToString,
-    expected: impl Into<String>,
-) -> TensorError {
-    call.error(path, TensorError::Argument { argument, found: found.to_string(), expected: expected.into() })
+    Err(x.graph().fail(call, misfit(argument, value, format!("a divisor of {size}"))))
 }

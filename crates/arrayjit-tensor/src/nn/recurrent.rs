@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use crate::{
-    error::{Call, Result},
-    nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform, wrong_option, wrong_shape},
+    error::{Call, Result, misfit},
+    nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform},
     operand::Argument,
     options::options,
     parameter::{Parameter, Params},
@@ -152,7 +152,7 @@ impl<C: RecurrentCell> RecurrentBuilder<C> {
     fn new_layers(&self, call: Call) -> Result<Vec<RecurrentLayer>> {
         let (params, hidden) = (&self.params, self.hidden);
         if self.layers == 0 {
-            return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
+            return Err(call.error(params.path(), misfit("layers", 0, "1 or more")));
         }
         // A size that overflows becomes one that no array has.
         let rows = C::KIND.gates().saturating_mul(hidden);
@@ -210,7 +210,7 @@ impl<C: RecurrentCell> Recurrent<C> {
         let call = Call::new(C::OPERATION);
         let (y, states) = self.run(call, x, &state.map_or_else(Vec::new, C::tensors))?;
         let state = C::state(states);
-        let state = state.ok_or_else(|| x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]")))?;
+        let state = state.ok_or_else(|| x.graph().fail(call, x.misshapen("[time, batch, inputs]")))?;
         Ok((y, state))
     }
 
@@ -226,7 +226,7 @@ impl<C: RecurrentCell> Recurrent<C> {
         let order = if self.batch_first { "[batch, time, inputs]" } else { "[time, batch, inputs]" };
         if x.rank() != 3 || x.shape()[..2].contains(&0) {
             let expected = format!("{order}, with at least one step and one sequence");
-            return Err(graph.fail(call, wrong_shape(x, expected)));
+            return Err(graph.fail(call, x.misshapen(expected)));
         }
         let (mut y, mut last) = (x.clone(), vec![Vec::new(); C::KIND.states().len()]);
         for first in (0..self.layers.len()).step_by(self.directions()) {
@@ -265,7 +265,7 @@ impl<C: RecurrentCell> Recurrent<C> {
             None => Ok(()),
             Some(state) => {
                 let expected = format!("{expected:?}, layers, batch and size of {}", layer.weight_hh.name());
-                Err(x.graph().fail(call, wrong_shape(state, expected)))
+                Err(x.graph().fail(call, state.misshapen(expected)))
             }
         }
     }

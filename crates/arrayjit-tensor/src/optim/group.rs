@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    error::{Call, Result},
+    error::{Call, Result, misfit},
     graph::Graph,
-    optim::{Optimizer, Schedule, UpdateRule, argument},
+    optim::{Optimizer, Schedule, UpdateRule},
 };
 
 /// How an optimizer updates a parameter: the rule, the learning rate and its schedule.
@@ -26,7 +26,7 @@ pub(super) struct ParameterGroup {
 impl<R: UpdateRule> UpdateOptions<R> {
     pub(super) fn check(&self, call: Call, graph: &Graph) -> Result<()> {
         if !self.rate.is_finite() {
-            return Err(argument(call, graph, ("rate", self.rate.to_string(), "a finite number")));
+            return Err(graph.fail(call, misfit("rate", self.rate, "a finite number")));
         }
         self.schedule.check()
     }

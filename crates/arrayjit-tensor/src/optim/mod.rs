@@ -44,7 +44,7 @@ pub use self::{
     state::OptimizerState,
 };
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     graph::Graph,
     operand::{Argument, TensorOperand, number},
     optim::{
@@ -324,11 +324,11 @@ impl<R: UpdateRule> Optimizer<R> {
         self.groups.iter().try_for_each(|group| group.options.check(call, graph))?;
         let is_limit = |limit: f64| limit > 0.0 && limit.is_finite();
         if let Some(limit) = self.clip_norm.filter(|&limit| !is_limit(limit)) {
-            return Err(argument(call, graph, ("clip_norm", limit.to_string(), "a finite number above 0")));
+            return Err(graph.fail(call, misfit("clip_norm", limit, "a finite number above 0")));
         }
         match self.average {
             Some(decay) if !(0.0..1.0).contains(&decay) => {
-                Err(argument(call, graph, ("average", decay.to_string(), "at least 0 and less than 1")))
+                Err(graph.fail(call, misfit("average", decay, "at least 0 and less than 1")))
             }
             _ => Ok(()),
         }
@@ -400,10 +400,5 @@ fn is_finite(call: Call, loss: &Tensor, norm: &Tensor, state: &OptimizerState) -
 }
 
 fn no_parameter(call: Call, graph: &Graph) -> TensorError {
-    let found = "a loss that depends on no trainable parameter".into();
-    argument(call, graph, ("loss", found, "a loss of parameters"))
-}
-
-fn argument(call: Call, graph: &Graph, (name, found, expected): (&'static str, String, &str)) -> TensorError {
-    graph.fail(call, TensorError::Argument { argument: name, found, expected: expected.into() })
+    graph.fail(call, misfit("loss", "a loss that depends on no trainable parameter", "a loss of parameters"))
 }

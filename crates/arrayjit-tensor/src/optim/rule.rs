@@ -5,7 +5,7 @@ use std::{ops::RangeBounds, sync::Arc};
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     operand::Argument,
     optim::OptimizerState,
     parameter::Parameter,
@@ -81,16 +81,12 @@ impl ParameterUpdate<'_> {
         if value.is_finite() && range.contains(&value) {
             return Ok(());
         }
-        let (found, expected) = (value.to_string(), expected.into());
-        let kind = TensorError::Argument { argument: option, found, expected };
-        Err(self.gradient.graph().fail(self.call, kind))
+        Err(self.gradient.graph().fail(self.call, misfit(option, value, expected)))
     }
 
     /// The error of a parameter with another number of axes than the rule takes.
     pub(super) fn wrong_rank(&self, expected: &str) -> TensorError {
-        let (what, found) = (self.parameter.name().to_owned(), self.parameter.shape().to_vec());
-        let kind = TensorError::Shape { what, found, expected: expected.into() };
-        self.gradient.graph().fail(self.call, kind)
+        self.gradient.graph().fail(self.call, Argument::Parameter(self.parameter).misshapen(expected))
     }
 
     /// Checks the factors by which means decay per step.

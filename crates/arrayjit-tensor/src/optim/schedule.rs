@@ -5,7 +5,7 @@ use std::panic::Location;
 use arrayjit::Program;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, misfit},
     operand::number,
     sample::STEP,
 };
@@ -74,10 +74,9 @@ impl Schedule {
             let checked =
                 Program::parse(&statement).and_then(|program| program.keep("factor").assignments(&[]));
             if let Err(error) = checked {
-                let (argument, found) = ("the expression", format!("`{text}`"));
                 let expected = format!("a number that depends on `@step`: {}", error.kind());
-                let kind = TensorError::Argument { argument, found, expected };
-                return Err(Call { at, ..Call::new("Schedule::expression") }.error("", kind));
+                let call = Call { at, ..Call::new("Schedule::expression") };
+                return Err(call.error("", misfit("the expression", format!("`{text}`"), expected)));
             }
         }
         Ok(())

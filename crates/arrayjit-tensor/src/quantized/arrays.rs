@@ -7,10 +7,10 @@ use arrayjit::HostArray;
 use super::{
     BlockFormat, QuantizedFormat,
     block_format::PackedBlocks,
-    format::{PANEL, misfit},
+    format::PANEL,
     lanes::{self, Bytes, Lanes},
 };
-use crate::error::Result;
+use crate::error::{Result, misfit};
 
 /// Quantized weights in host memory, in the order in which products read them.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use arrayjit::DType;
 use half::f16;
 
 use super::{
-    format::{BlockScales, misfit},
+    format::BlockScales,
     lanes::{Bytes, Lanes},
 };
-use crate::error::Result;
+use crate::error::{Result, misfit};
 
 /// A type of blocks in GGUF files. In memory, integers of 5 and 6 bits take 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use arrayjit::DType;
 
 use super::BlockFormat;
 use crate::{
-    error::{Result, TensorError},
+    error::{Result, misfit},
     shape::access,
 };
 
@@ -245,12 +245,4 @@ impl WeightReads {
             Some(offset) => format!("fma({}, {}, {offset})", self.integer, self.scale),
         }
     }
-}
-
-pub(super) fn misfit(
-    argument: &'static str,
-    found: impl ToString,
-    expected: impl Into<String>,
-) -> TensorError {
-    TensorError::Argument { argument, found: found.to_string(), expected: expected.into() }
 }

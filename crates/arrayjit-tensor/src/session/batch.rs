@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     graph::Graph,
     parameter::locked,
     session::{BatchValues, values::BatchSignature},
@@ -48,7 +48,7 @@ impl Batch {
         let Some((_, dtype, shape)) = self.signature.iter().find(|(other, ..)| other == name) else {
             let names: Vec<_> = self.signature.iter().map(|(name, ..)| format!("`{name}`")).collect();
             let expected = format!("an input of the batch, which has {}", names.join(", "));
-            return Err(self.fail(call, "name", format!("`{name}`"), expected));
+            return Err(self.graph.fail(call, misfit("name", format!("`{name}`"), expected)));
         };
         let tensor = self.graph.input(name, shape.iter().copied(), *dtype)?;
         inputs.push((name.to_owned(), tensor.clone()));
@@ -89,9 +89,5 @@ impl Batch {
             return Err(TensorError::Input { name: name.clone(), problem, inputs: names() });
         }
         Ok(locked(&self.metrics).clone())
-    }
-
-    fn fail(&self, call: Call, argument: &'static str, found: String, expected: String) -> TensorError {
-        self.graph.fail(call, TensorError::Argument { argument, found, expected })
     }
 }

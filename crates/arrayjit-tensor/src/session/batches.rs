@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayjit::HostArray;
 
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     options::options,
     session::BatchValues,
 };
@@ -47,9 +47,8 @@ impl RowBatches {
         size: usize,
     ) -> Result<RowBatches> {
         let call = Call::new("RowBatches");
-        let wrong = |argument, found: String, expected: &str| {
-            call.error("", TensorError::Argument { argument, found, expected: expected.into() })
-        };
+        let wrong =
+            |argument, found: String, expected: &str| call.error("", misfit(argument, found, expected));
         let arrays: Vec<(String, Arc<HostArray>)> =
             arrays.into_iter().map(|(name, array)| (name.to_owned(), Arc::new(array))).collect();
         let Some((_, first)) = arrays.first() else {

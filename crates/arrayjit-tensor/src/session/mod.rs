@@ -58,7 +58,7 @@ use self::{
     pending::{PendingStep, PendingSteps},
 };
 use crate::{
-    error::{Call, Result, TensorError},
+    error::{Call, Result, TensorError, misfit},
     model_state::ModelState,
     optim::{Optimizer, OptimizerState, UpdateRule},
     options::options,
@@ -208,9 +208,7 @@ impl Session {
     #[track_caller]
     pub fn accumulate(mut self, micro_batches: usize) -> Result<Session> {
         if micro_batches == 0 {
-            let (found, expected) = ("0".into(), "at least 1".into());
-            let kind = TensorError::Argument { argument: "micro_batches", found, expected };
-            return Err(Call::new("accumulate").error("", kind));
+            return Err(Call::new("accumulate").error("", misfit("micro_batches", "0", "at least 1")));
         }
         self.unbegun()?.micro_batches = micro_batches;
         Ok(self)
