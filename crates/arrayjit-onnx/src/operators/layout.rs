@@ -329,8 +329,10 @@ fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize)> 
             let (start, end) = (start.clamp(0, size), end.clamp(0, size));
             (start, (end - start).max(0).unsigned_abs().div_ceil(step.unsigned_abs()))
         }
+        _ if size == 0 => (0, 0),
+        // A start in front of the axis is the first element, unlike in Python: the standard clamps it to 0.
         _ => {
-            let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
+            let (start, end) = (start.clamp(0, size - 1), end.clamp(-1, size - 1));
             (start, (start - end).max(0).unsigned_abs().div_ceil(step.unsigned_abs()))
         }
     };

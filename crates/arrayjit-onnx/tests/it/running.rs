@@ -345,3 +345,16 @@ fn functions_are_accurate_near_zero_and_in_the_tails() {
         );
     }
 }
+
+#[test]
+fn a_slice_backwards_from_in_front_of_the_axis_has_its_first_element() {
+    let slice = node("y = Slice x start end axis step");
+    let numbers = [("start", -2), ("end", i64::MIN), ("axis", 0), ("step", -1)];
+    let graph = graph(&["x"], &["y"], vec![slice]);
+    let graph = numbers.iter().fold(graph, |graph, (name, at)| constant(graph, name, &longs(&[*at], &[1])));
+    let session = session(graph);
+    for (x, expected) in [(&[][..], &[][..]), (&[5.0], &[5.0]), (&[5.0, 6.0, 7.0], &[6.0, 5.0])] {
+        let outputs = session.run(&[("x", &floats(x, &[x.len()]))]).unwrap();
+        assert_eq!(outputs[0].values(), expected);
+    }
+}
