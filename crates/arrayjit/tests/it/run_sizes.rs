@@ -93,6 +93,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "node j f32[n + m]\n j[i] := pad(x, 0)[i,0]\n j[n + i] := v[i]\n t[i] := tanh(j[i])\n s :+= t[i] * t[i]",
         &["j", "t", "s"],
     ),
+    ("the lesser of two sizes", "node y f32[n + m]\n y[i] := 0\n y[i] := x[i,0] + 1 where i < n", &["y"]),
     (
         "repeated elements",
         "size d = 2*n - 1\n node r f32[3*n]\n r[3*i + l] :+= x[i,1] where l < 3\n y[i] := pad(r, 0)[i] * 2 where i < d",
@@ -127,6 +128,11 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
 
 /// Losses over the same nodes, with the nodes by which they are differentiated.
 const LOSSES: &[(&str, &str, &str)] = &[
+    (
+        "the lesser of two sizes",
+        "node y f32[n + m]\n y[i] := 1\n y[i] *= tanh(x[i,0]) * v[0] where i < n\n loss :+= y[i] * y[i]",
+        "x, v",
+    ),
     ("a mean of squares", "loss :+= x[i,k] * x[i,k] / n", "x"),
     (
         "a linear layer",

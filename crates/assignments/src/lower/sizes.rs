@@ -60,7 +60,8 @@ impl Sizes {
         SymbolRange { interval, quotient: self.quotients.get(&id).cloned() }
     }
 
-    /// The iterators that index axes with such sizes alone, each with the symbol at which it ends.
+    /// The iterators that index axes with such sizes alone, each with the symbols at which it ends: one, unless
+    /// a condition of the statement says that it stays below one of them.
     pub(super) fn ends(&self, accum: &Accum) -> Result<Vec<(LoopId, Affine)>> {
         let mut ends: Vec<(LoopId, Affine)> = Vec::new();
         if self.is_empty() {
@@ -68,17 +69,25 @@ impl Sizes {
         }
         for (iterator, size) in accum.sized_iterators() {
             let Some(end) = self.symbols.get(size).copied().map(Affine::var) else { continue };
-            match ends.iter().find(|(known, _)| *known == iterator) {
-                None => ends.push((iterator, end)),
-                Some((_, known)) if *known == end => {}
-                Some(_) => {
-                    let (node, size) = (accum.lhs.name(), size.to_string());
-                    return Err(LowerErrorKind::SizesDiffer { node, size }.into());
-                }
+            let known = || ends.iter().filter(|(known, _)| *known == iterator).map(|(_, end)| end);
+            if known().any(|known| *known == end) {
+                continue;
             }
+            if known().next().is_some() && !known().chain([&end]).any(|end| is_stated(accum, iterator, end)) {
+                let (node, size) = (accum.lhs.name(), size.to_string());
+                return Err(LowerErrorKind::SizesDiffer { node, size }.into());
+            }
+            ends.push((iterator, end));
         }
         Ok(ends)
     }
+}
+
+/// Whether a condition of the accumulation says that the iterator stays below that end.
+fn is_stated(accum: &Accum, iterator: LoopId, end: &Affine) -> bool {
+    let p = &accum.projections;
+    let mut clips = p.product_iterators().iter().zip(p.clips());
+    clips.any(|(id, clips)| *id == iterator && clips.contains(end))
 }
 
 /// The place of a symbol among others: parameters, sizes behind those from which they follow, letters of
