@@ -95,6 +95,8 @@ fn eye_like(cx: &mut NodeContext<'_>) -> Lowered {
     if like.rank() != 2 {
         return Err(OnnxError::operand(0, "expected two axes"));
     }
+    // Letters are `i32`, and each diagonal this far outside of the matrix has no elements.
+    let diagonal = diagonal.clamp(-(1 << 30), 1 << 30);
     let text = format!("y[i0,i1] := {dtype}(i1 - i0 == {diagonal})");
     Ok(vec![cx.emit(dtype, like.shape(), &text)?])
 }

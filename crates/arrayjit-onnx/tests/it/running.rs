@@ -358,3 +358,11 @@ fn a_slice_backwards_from_in_front_of_the_axis_has_its_first_element() {
         assert_eq!(outputs[0].values(), expected);
     }
 }
+
+#[test]
+fn a_diagonal_outside_of_the_matrix_has_no_elements() {
+    for k in [i64::MIN, -2, 2, 1 << 31, i64::MAX] {
+        let session = session(graph(&["x"], &["y"], vec![int(node("y = EyeLike x"), "k", k)]));
+        assert_eq!(session.run(&[("x", &floats(&[1.0; 4], &[2, 2]))]).unwrap()[0].values(), [0.0; 4]);
+    }
+}
