@@ -350,7 +350,7 @@ fn scores_and_values(
             let cap = float(DType::F32, f64::from(cap));
             text.push_str(&heads.declared("h", wide, &[heads.queries, heads.keys]));
             let capped = heads.at("h", &["i", "j"]);
-            text.push_str(&format!("{capped} := {cap} * tanh({raw} / {cap}){clause}\n"));
+            text.push_str(&format!("{capped} {} {cap} * tanh({raw} / {cap}){clause}\n", start(&clause)));
             capped
         }
     };
@@ -396,6 +396,11 @@ fn scores_and_values(
     cx.emit_all([("y", dtype, &shape), ("u", dtype, &score_shape)], &text)
 }
 
+/// The operator that stores a value for each query and key, of which the clause may leave some out.
+fn start(clause: &str) -> &'static str {
+    if clause.is_empty() { ":=" } else { ":+=" }
+}
+
 /// The statements of the weights `p` of the keys, their total `z`, and the weighted sum `o` of the values.
 fn weighted_values(
     heads: &Heads,
@@ -418,7 +423,8 @@ fn weighted_values(
         }
         false => (String::new(), most.clone()),
     };
-    let (set, separator) = if clause.is_empty() { (":=", " where ") } else { (":+=", ", ") };
+    let separator = if clause.is_empty() { " where " } else { ", " };
+    let set = start(clause);
     format!(
         "{declared}{most} :max= {score}{clause}\n{guard}{weight} {set} exp({score} - {level}){clause}\n\
          {total} :+= {weight}{clause}\n\

@@ -366,7 +366,7 @@ fn align(cx: &mut NodeContext<'_>) -> Lowered {
         let grid = if ratio > 0 {
             format!("{ratio}.0")
         } else {
-            format!("max(0.0 - floor(-(l{axis}[r] / {}.0)), 1.0)", parts[axis])
+            format!("max(0.0 - floor(-(l{axis}[r] / {}.0)), 0.0)", parts[axis])
         };
         let [_, part, sample] = &letters[axis];
         let own = AxisSamples {
@@ -407,12 +407,16 @@ fn align(cx: &mut NodeContext<'_>) -> Lowered {
     let is_used = "and(i < g0[r], j < g1[r])";
     let value = format!("{weight} * {wide}({element})");
     let ranges = format!("where c < {channels}");
+    // A region without samples has zeros.
     text.push_str(&match is_mean {
         true => format!(
             "s[r,c,h,v] :+= where({is_used}, {value}, 0.0) {ranges}\n\
-             y[r,c,h,v] := {dtype}(s[r,c,h,v] / (g0[r] * g1[r]))"
+             y[r,c,h,v] := {dtype}(s[r,c,h,v] / max(g0[r] * g1[r], 1.0))"
         ),
-        false => format!("y[r,c,h,v] :max= {dtype}(where({is_used}, {value}, -inf)) {ranges}"),
+        false => format!(
+            "s[r,c,h,v] :max= where({is_used}, {value}, -inf) {ranges}\n\
+             y[r,c,h,v] := {dtype}(where(g0[r] * g1[r] == 0, 0, s[r,c,h,v]))"
+        ),
     });
     Ok(vec![cx.emit(dtype, &shape, &text)?])
 }

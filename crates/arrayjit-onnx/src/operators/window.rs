@@ -158,18 +158,18 @@ fn windows_with(
             "NOTSET" => margins[at],
             _ => return Err(OnnxError::attribute("auto_pad", "NOTSET, SAME_UPPER, SAME_LOWER or VALID")),
         };
-        let room = size as i64 + before + after - span;
-        if room < 0 {
+        let (room, stride_size) = (size as i64 + before + after - span, stride as i64);
+        // The last window may leave the margin by less than a stride, and may be the only one.
+        let least = if is_ceil { 1 - stride_size } else { 0 };
+        if room < least {
             return Err(OnnxError::Invalid(format!(
                 "a window of {span} elements is longer than axis {}",
                 at + 2
             )));
         }
-        let stride_size = stride as i64;
         let mut count = if is_ceil { (room + stride_size - 1) / stride_size } else { room / stride_size } + 1;
         if is_sized && is_ceil {
-            // The last window may leave the margin by less than a stride. No window starts behind the
-            // elements and the margin in front, whatever the size is.
+            // No window starts behind the elements and the margin in front, whatever the size is.
             if after + stride_size > span || cx.int_or("count_include_pad", 0)? != 0 {
                 return Err(cx.needs_extents("whether there is a last window depends on the size of an axis"));
             }

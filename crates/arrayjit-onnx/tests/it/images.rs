@@ -1,7 +1,10 @@
 //! Resampling, margins, pools, and reductions of infinities.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
-use arrayjit_onnx::HostArray;
+use arrayjit_onnx::{
+    HostArray,
+    proto::{AttributeProto, NodeProto},
+};
 
 use crate::build::*;
 
@@ -126,4 +129,44 @@ fn logarithms_of_sums_of_infinities_are_infinities() {
     let outputs = session(graph(&["x"], &["y"], vec![sum])).run(&[("x", &x)]).unwrap();
     let inf = f64::INFINITY;
     assert_close(&outputs[0], &[6], &[-inf, inf, 2.0, 1000.693147, inf, f64::NAN]);
+}
+
+#[test]
+fn the_only_window_of_a_pool_may_leave_the_image() {
+    let pool = |operator: &str, stride: i64| {
+        let pool = ints(node(&format!("y = {operator} x")), "kernel_shape", &[3]);
+        session(graph(&["x"], &["y"], vec![int(ints(pool, "strides", &[stride]), "ceil_mode", 1)]))
+    };
+    let run = |operator, stride, x: &[f32]| pool(operator, stride).run(&[("x", &floats(x, &[1, 1, x.len()]))]);
+    assert_eq!(run("MaxPool", 2, &[-2.0, -1.0]).unwrap()[0].values(), [-1.0]);
+    assert_eq!(run("AveragePool", 3, &[2.0, 4.0]).unwrap()[0].values(), [3.0]);
+    assert_eq!(run("AveragePool", 3, &[2.0]).unwrap()[0].values(), [2.0]);
+    // The rounded number of strides to the last window is negative.
+    assert!(run("MaxPool", 2, &[1.0]).unwrap_err().to_string().contains("longer than axis 2"));
+}
+
+#[test]
+fn a_region_without_extent_has_no_samples() {
+    for mode in ["avg", "max"] {
+        let align = text(node("y = RoiAlign x regions images"), "mode", mode);
+        let model = graph(&["x"], &["y"], vec![int(int(align, "output_height", 1), "output_width", 2)]);
+        let model = constant(model, "images", &longs(&[0, 0, 0], &[3]));
+        let regions = [1.0, 1.0, 3.0, 3.0, 2.0, 1.0, 2.0, 3.0, 3.0, 3.0, 1.0, 1.0];
+        let session = session_of_opset(16, constant(model, "regions", &floats(&regions, &[3, 4])));
+        let y = session.run(&[("x", &floats(&[5.0; 16], &[1, 1, 4, 4]))]).unwrap();
+        assert_eq!(y[0].values(), [5.0, 5.0, 0.0, 0.0, 0.0, 0.0], "{mode}");
+    }
+}
+
+#[test]
+fn causal_attention_takes_a_cap_of_its_scores() {
+    let attention = AttributeProto { name: "softcap".into(), f: 2.0, r#type: 1, ..Default::default() };
+    let mut attention = NodeProto { attribute: vec![attention], ..node("y = Attention q k v") };
+    attention = int(attention, "is_causal", 1);
+    let session = session_of_opset(23, graph(&["q", "k", "v"], &["y"], vec![attention]));
+    let array = |values: &[f32]| floats(values, &[1, 1, 2, 1]);
+    let (q, k, v) = (array(&[1.0, 3.0]), array(&[1.0, -1.0]), array(&[1.0, 5.0]));
+    let y = session.run(&[("q", &q), ("k", &k), ("v", &v)]).unwrap();
+    let weight = 1.0 / (1.0 + (-4.0 * 1.5f64.tanh()).exp());
+    assert_close(&y[0], &[1, 1, 2, 1], &[1.0, weight + 5.0 * (1.0 - weight)]);
 }
