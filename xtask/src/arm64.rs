@@ -1,6 +1,8 @@
 //! `cargo xtask arm64`: builds and tests for ARM64 on an x86-64 machine, with QEMU.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
 use xtask::arm64_root;
 
 use crate::arm64_count;
@@ -27,7 +29,20 @@ pub(crate) fn run(args: &Arm64Args) -> Result<()> {
     if let Some(package) = &args.package {
         arm64_root::ensure_package(package)?;
     }
+    if !args.run {
+        download()?;
+    }
     let program = (!args.run).then(|| "cargo".to_owned());
     let words: Vec<String> = program.into_iter().chain(args.cargo.iter().cloned()).collect();
     if args.count { arm64_count::run(&words) } else { arm64_root::run(&words) }
+}
+
+/// Downloads the crates that this repository needs for ARM64, if they are missing. The system's own cargo
+/// cannot: it has no certificates, and does not know the settings of this machine's cargo.
+fn download() -> Result<()> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["fetch", "--quiet", "--target", "aarch64-unknown-linux-gnu"]);
+    let status = cargo.current_dir(xtask::root()).status().context("starting cargo")?;
+    ensure!(status.success(), "`cargo fetch` ended with {status}");
+    Ok(())
 }
