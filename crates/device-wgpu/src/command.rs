@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use device_runtime::{CopyInTask, DriverError, HostReadback};
+use device_runtime::{CopyInTask, DriverError, HostReadback, KernelTimer};
 use smallvec::SmallVec;
 
 use crate::{kernel::BoundPipeline, slab::MemoryRegion};
@@ -13,8 +13,8 @@ use crate::{kernel::BoundPipeline, slab::MemoryRegion};
 /// One task of a stream.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Run a kernel with the values of its static indices.
-    Launch(Arc<BoundPipeline>, SmallVec<[u32; 4]>),
+    /// Run a kernel with the values of its static indices, and record its time, if there is a timer.
+    Launch(Arc<BoundPipeline>, SmallVec<[u32; 4]>, Option<KernelTimer>),
     /// Fill with zeros.
     Zero(MemoryRegion),
     /// Copy from the task's host array.
@@ -26,12 +26,16 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// A launch of a kernel.
+    /// A launch of a kernel, whose time `timer` records.
     ///
     /// # Errors
     ///
     /// [`DriverError::Platform`] for a binding that does not fit 32-bit signed indices.
-    pub(crate) fn launch(bound: Arc<BoundPipeline>, bindings: &[i64]) -> Result<Command, DriverError> {
+    pub(crate) fn launch(
+        bound: Arc<BoundPipeline>,
+        bindings: &[i64],
+        timer: Option<KernelTimer>,
+    ) -> Result<Command, DriverError> {
         let index = |&value: &i64| {
             i32::try_from(value).map(|value| value as u32).map_err(|_| DriverError::Platform {
                 what: "launching a kernel",
@@ -42,13 +46,13 @@ impl Command {
             })
         };
         let indices = bindings.iter().map(index).collect::<Result<_, _>>()?;
-        Ok(Command::Launch(bound, indices))
+        Ok(Command::Launch(bound, indices, timer))
     }
 
     /// The command's name in messages: the kernel's, or the operation.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Command::Launch(bound, _) => &bound.name,
+            Command::Launch(bound, ..) => &bound.name,
             Command::Zero(_) => "zero",
             Command::CopyIn(..) => "copy from host",
             Command::CopyOut(..) => "copy to host",
@@ -68,7 +72,7 @@ impl Command {
     /// Whether the command has no effect.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Command::Launch(bound, _) => bound.grid.is_none(),
+            Command::Launch(bound, ..) => bound.grid.is_none(),
             Command::Zero(region)
             | Command::CopyIn(region, ..)
             | Command::CopyOut(region, ..)

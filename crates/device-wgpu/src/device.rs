@@ -1,11 +1,11 @@
 //! The device as a [`Driver`].
 
-use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc, time::Instant};
 
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
-    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, KernelArgs, KernelHandle, LaunchTask, PolledStream, PoolHandle, PoolId, StreamHandle,
+    BoundHandle, CallTime, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError,
+    EventHandle, FillTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, PolledStream, PoolHandle, PoolId, StreamHandle,
     StreamRegistry, StreamStrategy, WaitKind, check_owner,
 };
 use wgpu::Limits;
@@ -20,7 +20,7 @@ use crate::{
     shared_state::SharedState,
     slab::{MemoryRegion, SlabAllocator},
     stream::Stream,
-    timing::{KernelTime, can_time},
+    timing::can_time,
 };
 
 /// Options of a device.
@@ -118,27 +118,6 @@ impl WgpuDevice {
     pub fn destroy(&self) {
         self.shared.gpu.lose("it was destroyed");
         self.shared.gpu.device.destroy();
-    }
-
-    /// Turns timing of kernels on or off for batches submitted from now on. While it is on, launches do not
-    /// overlap.
-    ///
-    /// # Errors
-    ///
-    /// [`DriverError::Platform`] if the device has no clock.
-    pub fn time_kernels(&self, is_on: bool) -> Result<(), DriverError> {
-        if is_on && !can_time(&self.shared.gpu) {
-            let message = format!("{} has no timestamps", self.adapter);
-            return Err(DriverError::Platform { what: "timing kernels", message });
-        }
-        self.shared.timings.set(is_on);
-        Ok(())
-    }
-
-    /// Removes and returns the running times of kernels, by name, that were collected since the last call. A
-    /// launch is included once it is done and a thread has waited for or polled a later event.
-    pub fn take_kernel_times(&self) -> BTreeMap<String, KernelTime> {
-        self.shared.timings.take()
     }
 
     /// The number of batches submitted so far.
@@ -272,7 +251,27 @@ unsafe impl Driver for WgpuDevice {
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
         let DeviceBinding { shared, bound } = task.kernel().get()?;
         self.check_own(shared, "bound kernel")?;
-        self.stream(stream)?.push(Command::launch(Arc::clone(bound), task.bindings())?)
+        self.stream(stream)?.push(Command::launch(Arc::clone(bound), task.bindings(), None)?)
+    }
+
+    fn launch_timed(
+        &self,
+        stream: &StreamHandle,
+        task: LaunchTask<'_>,
+        timer: KernelTimer,
+    ) -> Result<bool, DriverError> {
+        let DeviceBinding { shared, bound } = task.kernel().get()?;
+        self.check_own(shared, "bound kernel")?;
+        if !can_time(&self.shared.gpu) {
+            return Ok(false);
+        }
+        let command = Command::launch(Arc::clone(bound), task.bindings(), Some(timer.clone()))?;
+        if command.is_empty() {
+            let now = Instant::now();
+            timer.record(CallTime { begin: now, end: now, size: None });
+        }
+        self.stream(stream)?.push(command)?;
+        Ok(true)
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {

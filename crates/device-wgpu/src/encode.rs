@@ -13,6 +13,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use device_runtime::KernelTimer;
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, ComputePass, ComputePassDescriptor, MapMode,
     SubmissionIndex,
@@ -22,7 +23,7 @@ use crate::{
     command::Command,
     gpu::GpuError,
     grid,
-    kernel::{KernelText, PreparedPipeline},
+    kernel::{BoundPipeline, KernelText, PreparedPipeline},
     shared_state::SharedState,
     slab::MemoryRegion,
     staging::{ReadbackBuffer, UploadBuffer},
@@ -39,7 +40,7 @@ pub(crate) fn table_room(command: &Command, alignment: usize) -> usize {
     // A copy may need a merge kernel, whose table takes 16 bytes.
     let copy = 16usize.next_multiple_of(alignment);
     match command {
-        Command::Launch(bound, _) => {
+        Command::Launch(bound, ..) => {
             bound.assembled.table_bytes.next_multiple_of(alignment) + 2 * bound.packed.len() * copy
         }
         Command::Zero(_) | Command::CopyIn(..) | Command::CopyOut(..) | Command::Copy(..) => copy,
@@ -83,7 +84,7 @@ impl SubmittedBatch {
         }
         let times = readbacks.complete()?;
         if let Some(timer) = self.timer {
-            shared.timings.add(timer, &times);
+            timer.finish(&shared.clock, &times);
         }
         Ok(())
     }
@@ -114,9 +115,8 @@ struct BatchEncoder<'a> {
 impl<'a> BatchEncoder<'a> {
     fn new(shared: &'a SharedState, commands: &[Command]) -> Result<BatchEncoder<'a>, GpuError> {
         let gpu = &shared.gpu;
-        let launches = commands.iter().filter(|command| matches!(command, Command::Launch(..))).count();
-        let timer = shared.timings.timer(gpu, launches);
-        let times = if timer.is_some() { launches } else { 0 };
+        let is_timed = |command: &&Command| matches!(command, Command::Launch(_, _, Some(_)));
+        let timed = commands.iter().filter(is_timed).count();
         Ok(BatchEncoder {
             shared,
             encoder: gpu
@@ -125,19 +125,19 @@ impl<'a> BatchEncoder<'a> {
             pass: None,
             tables: Vec::new(),
             uploads: UploadBuffer::new(gpu, commands)?,
-            readbacks: ReadbackBuffer::new(gpu, commands, times),
-            timer,
+            readbacks: ReadbackBuffer::new(gpu, commands, timed),
+            timer: BatchTimer::new(gpu, timed),
         })
     }
 
     fn add(&mut self, command: &Command) -> Result<(), GpuError> {
         match command {
-            Command::Launch(bound, indices) => {
+            Command::Launch(bound, indices, timer) => {
                 let Some(grid) = bound.grid else { return Ok(()) };
                 bound.packed.iter().try_for_each(|region| self.copy(&region.packed, &region.home))?;
                 let words = bound.offsets.iter().chain(indices).copied();
                 let at = self.table(&bound.assembled, words);
-                self.dispatch(&bound.name, &bound.assembled, at, grid);
+                self.dispatch(bound, at, grid, timer.as_ref());
                 let mut written = bound.packed.iter().filter(|region| region.is_written);
                 written.try_for_each(|region| self.copy(&region.home, &region.packed))?;
             }
@@ -218,12 +218,15 @@ impl<'a> BatchEncoder<'a> {
         at as u32
     }
 
-    /// Dispatches a kernel of a routine, and measures its time if timing is on.
-    fn dispatch(&mut self, name: &str, kernel: &PreparedPipeline, table: u32, grid: [u32; 3]) {
-        let Some(timer) = &mut self.timer else { return self.run(name, kernel, table, grid) };
+    /// Dispatches a kernel of a routine, whose time `timer` records.
+    fn dispatch(&mut self, bound: &BoundPipeline, table: u32, grid: [u32; 3], timer: Option<&KernelTimer>) {
+        let (name, kernel) = (&*bound.name, &bound.assembled);
+        let (Some(timer), Some(timers)) = (timer, &mut self.timer) else {
+            return self.run(name, kernel, table, grid);
+        };
         self.pass = None;
         let descriptor =
-            ComputePassDescriptor { label: Some(name), timestamp_writes: Some(timer.next(name)) };
+            ComputePassDescriptor { label: Some(name), timestamp_writes: Some(timers.next(timer)) };
         let pass = self.encoder.begin_compute_pass(&descriptor).forget_lifetime();
         self.pass = Some(pass);
         self.run(name, kernel, table, grid);

@@ -31,7 +31,6 @@ mod failures;
 pub use crate::{
     adapter::{AdapterChoice, AdapterInfo, AdapterKind, WgpuOpenError, adapters},
     device::{WgpuConfig, WgpuDevice},
-    timing::KernelTime,
 };
 
 tnode::debug_as_display!(WgpuOpenError);

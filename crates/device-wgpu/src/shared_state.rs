@@ -11,7 +11,7 @@ use crate::{
     encode::TABLES_BYTES,
     gpu::{Gpu, GpuError, lock},
     kernel::PipelineCache,
-    timing::KernelTimings,
+    timing::DeviceClock,
 };
 
 /// A device, its pipelines, and the buffer of its kernels' parameter tables.
@@ -21,7 +21,7 @@ pub(crate) struct SharedState {
     pub(crate) pipelines: PipelineCache,
     /// The parameter tables of the next batch; written before each submission.
     pub(crate) tables: wgpu::Buffer,
-    pub(crate) timings: KernelTimings,
+    pub(crate) clock: DeviceClock,
     submitting: Mutex<()>,
     submissions: AtomicU64,
 }
@@ -35,10 +35,10 @@ impl SharedState {
             mapped_at_creation: false,
         };
         let tables = gpu.checked(|| Ok(gpu.device.create_buffer(&descriptor)))?;
-        let timings = KernelTimings::new(&gpu);
+        let clock = DeviceClock::new(&gpu);
         let (pipelines, submitting, submissions) =
             (PipelineCache::default(), Mutex::default(), AtomicU64::new(0));
-        Ok(SharedState { gpu, pipelines, tables, timings, submitting, submissions })
+        Ok(SharedState { gpu, pipelines, tables, clock, submitting, submissions })
     }
 
     /// Locks the device for a submission: no other batch may write its tables between the moment when a batch

@@ -1,16 +1,15 @@
 //! Running times of kernels by the device's own clock.
 //!
-//! While timing is on, each launch is a compute pass of its own with a timestamp at its beginning and end.
-//! That costs time between kernels, so timing is off by default.
+//! A timed launch is a compute pass of its own with a timestamp at its beginning and end. Timestamps have no
+//! relation to the host's clock, so each kernel is placed relative to the end of the kernel that was timed
+//! before it.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Mutex,
+    time::{Duration, Instant},
 };
 
+use device_runtime::{CallTime, KernelTimer};
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, ComputePassTimestampWrites, Features, QuerySet,
     QuerySetDescriptor, QueryType,
@@ -21,54 +20,60 @@ use crate::{
     staging::ReadbackBuffer,
 };
 
-/// The total running time of one kernel's launches on the device, without the time between launches.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct KernelTime {
-    /// The number of timed launches.
-    pub launches: u64,
-    /// The total time in nanoseconds of the device's clock.
-    pub nanos: f64,
+/// Whether the device has timestamps.
+pub(crate) fn can_time(gpu: &Gpu) -> bool {
+    gpu.device.features().contains(Features::TIMESTAMP_QUERY)
 }
 
-/// The times of a device's kernels by name.
+/// Translates timestamps of the device to times of the host.
 #[derive(Debug)]
-pub(crate) struct KernelTimings {
-    /// Nanoseconds per tick of the device's clock.
+pub(crate) struct DeviceClock {
+    /// Nanoseconds per tick.
     tick: f64,
-    is_on: AtomicBool,
-    totals: Mutex<BTreeMap<String, KernelTime>>,
+    /// The end of the last timed kernel.
+    last: Mutex<Option<(u64, Instant)>>,
 }
 
-/// The timestamps of a batch under construction.
+impl DeviceClock {
+    pub(crate) fn new(gpu: &Gpu) -> DeviceClock {
+        DeviceClock { tick: f64::from(gpu.queue.get_timestamp_period()), last: Mutex::default() }
+    }
+
+    /// The time between two timestamps; 0 if they are in the other order.
+    fn between(&self, begin: u64, end: u64) -> Duration {
+        Duration::from_nanos((end.saturating_sub(begin) as f64 * self.tick) as u64)
+    }
+
+    /// The time of a kernel with these timestamps. The first one is assumed to end now.
+    fn time(&self, begin: u64, end: u64) -> CallTime {
+        let kernel = self.between(begin, end);
+        let mut last = lock(&self.last);
+        let start = match *last {
+            Some((tick, at)) => at + self.between(tick, begin),
+            None => {
+                let now = Instant::now();
+                now.checked_sub(kernel).unwrap_or(now)
+            }
+        };
+        *last = Some((end, start + kernel));
+        CallTime { begin: start, end: start + kernel, size: None }
+    }
+}
+
+/// The timestamps of a batch.
 #[derive(Debug)]
 pub(crate) struct BatchTimer {
     queries: QuerySet,
     /// The buffer to which the device writes the timestamps before they are read back.
     ticks: Buffer,
-    /// The kernel's name for each launch.
-    names: Vec<String>,
+    /// The timer of each launch so far.
+    timers: Vec<KernelTimer>,
 }
 
-impl KernelTimings {
-    pub(crate) fn new(gpu: &Gpu) -> KernelTimings {
-        let tick = f64::from(gpu.queue.get_timestamp_period());
-        KernelTimings { tick, is_on: AtomicBool::new(false), totals: Mutex::default() }
-    }
-
-    /// Turns timing on or off for batches submitted from now on.
-    pub(crate) fn set(&self, is_on: bool) {
-        self.is_on.store(is_on, Ordering::Relaxed);
-    }
-
-    /// Removes and returns the times collected since the last call.
-    pub(crate) fn take(&self) -> BTreeMap<String, KernelTime> {
-        std::mem::take(&mut lock(&self.totals))
-    }
-
-    /// A timer for a batch, if timing is on, the device has a clock, and the batch has launches.
-    pub(crate) fn timer(&self, gpu: &Gpu, launches: usize) -> Option<BatchTimer> {
-        let wanted = self.is_on.load(Ordering::Relaxed) && launches > 0 && can_time(gpu);
-        wanted.then(|| BatchTimer {
+impl BatchTimer {
+    /// A timer for a batch with so many timed launches; `None` if there are none.
+    pub(crate) fn new(gpu: &Gpu, launches: usize) -> Option<BatchTimer> {
+        (launches > 0).then(|| BatchTimer {
             queries: gpu.device.create_query_set(&QuerySetDescriptor {
                 label: Some("times"),
                 ty: QueryType::Timestamp,
@@ -80,31 +85,14 @@ impl KernelTimings {
                 usage: BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC,
                 mapped_at_creation: false,
             }),
-            names: Vec::with_capacity(launches),
+            timers: Vec::with_capacity(launches),
         })
     }
 
-    /// Adds the running times of a batch's launches, from the ticks at their beginnings and ends.
-    pub(crate) fn add(&self, timer: BatchTimer, ticks: &[u64]) {
-        let mut totals = lock(&self.totals);
-        for (name, pair) in timer.names.into_iter().zip(ticks.chunks_exact(2)) {
-            let total = totals.entry(name).or_default();
-            total.launches += 1;
-            total.nanos += pair[1].saturating_sub(pair[0]) as f64 * self.tick;
-        }
-    }
-}
-
-/// Whether the device has timestamps.
-pub(crate) fn can_time(gpu: &Gpu) -> bool {
-    gpu.device.features().contains(Features::TIMESTAMP_QUERY)
-}
-
-impl BatchTimer {
-    /// The timestamps of the next launch, of kernel `name`.
-    pub(crate) fn next(&mut self, name: &str) -> ComputePassTimestampWrites<'_> {
-        let at = 2 * self.names.len() as u32;
-        self.names.push(name.to_owned());
+    /// The timestamps of the next launch, whose time goes to `timer`.
+    pub(crate) fn next(&mut self, timer: &KernelTimer) -> ComputePassTimestampWrites<'_> {
+        let at = 2 * self.timers.len() as u32;
+        self.timers.push(timer.clone());
         ComputePassTimestampWrites {
             query_set: &self.queries,
             beginning_of_pass_write_index: Some(at),
@@ -114,10 +102,18 @@ impl BatchTimer {
 
     /// Records the copy of the timestamps into the read-back buffer.
     pub(crate) fn resolve(&self, encoder: &mut CommandEncoder, readbacks: &ReadbackBuffer) {
-        let bytes = 16 * self.names.len() as u64;
-        if bytes > 0 {
-            encoder.resolve_query_set(&self.queries, 0..2 * self.names.len() as u32, &self.ticks, 0);
-            encoder.copy_buffer_to_buffer(&self.ticks, 0, &readbacks.buffer, readbacks.times as u64, bytes);
+        let launches = self.timers.len() as u32;
+        if launches > 0 {
+            encoder.resolve_query_set(&self.queries, 0..2 * launches, &self.ticks, 0);
+            let (to, at) = (&readbacks.buffer, readbacks.times as u64);
+            encoder.copy_buffer_to_buffer(&self.ticks, 0, to, at, 16 * u64::from(launches));
+        }
+    }
+
+    /// Passes the times of the launches to their timers, from the ticks at their beginnings and ends.
+    pub(crate) fn finish(&self, clock: &DeviceClock, ticks: &[u64]) {
+        for (timer, pair) in self.timers.iter().zip(ticks.chunks_exact(2)) {
+            timer.record(clock.time(pair[0], pair[1]));
         }
     }
 }

@@ -160,7 +160,7 @@ fn runs_with_bindings_are_profiled() {
     assert_eq!(routine.context().to_host(&y).unwrap().values()[0], 600.0);
 }
 
-/// The null device times no kernels, like GPUs.
+/// The null device times no kernels.
 #[test]
 fn a_device_that_cannot_time_kernels_times_whole_runs() {
     let mut settings = Settings::default();

@@ -40,6 +40,36 @@ fn a_program_runs() {
 }
 
 #[test]
+fn the_device_times_the_kernels_of_a_profile() {
+    let mut settings = settings("");
+    settings.debugging.profile = true;
+    let test = "the_device_times_the_kernels_of_a_profile";
+    let Some(backend) = or_skip(test, Backend::open_with("wgpu", &settings)) else { return };
+    let [x, few, many] = [("x", 1 << 16), ("few", 16), ("many", 1)]
+        .map(|(name, len)| TensorNode::builder(name).dims([len]).build().unwrap());
+    let code = backend.compile("few[i] := x[i] where i < 16; many[j] :+= x[i] * x[i]", [&x, &few, &many]);
+    let ones = HostArray::from_slice(&[1f32; 1 << 16], [1 << 16]).unwrap();
+    let context = backend.context().unwrap().init_from_host(&x, ones).unwrap();
+    let routine = code.unwrap().link(&context).unwrap();
+    for _ in 0..20 {
+        routine.run(&[]).unwrap();
+    }
+    let sums = routine.context().to_host(&many).unwrap().values();
+    let profile = routine.profile().unwrap();
+    assert_eq!((sums, profile.run_time.unwrap().count), (vec![65536.0], 20));
+    let is_timed = fact(&backend, "has_clock") == "true";
+    assert_eq!(profile.notes.iter().any(|note| note.contains("cannot time its kernels")), !is_timed);
+    let mut before = 0.0;
+    for call in profile.calls.iter().filter(|_| is_timed) {
+        let (time, interval) = (call.time.unwrap(), call.interval.unwrap());
+        assert_eq!(time.count, 20);
+        assert!(before <= interval.begin_us && interval.begin_us <= interval.end_us, "calls are serial");
+        before = interval.end_us;
+    }
+    assert!(!is_timed || profile.calls.iter().any(|call| call.time.unwrap().median_us > 0.0));
+}
+
+#[test]
 fn adapters_are_chosen_by_settings_and_listed_in_errors() {
     let Some(backend) = open("adapters_are_chosen_by_settings_and_listed_in_errors") else { return };
     let name = fact(&backend, "adapter");
