@@ -282,19 +282,20 @@ pub(crate) fn prefetch(address: *const u8, soon: bool) {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn prefetch(_: *const u8, _: bool) {}
 
-/// Defines functions of vector instructions, which are inlined into the entries of an instruction set. They are
-/// unsafe for the reason that [`Simd`] gives.
+/// Defines functions of vector instructions, which are inlined into the entries of an instruction set. They
+/// are unsafe for the reason that [`Simd`] gives.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector_functions {
     ($(
-        fn $name:ident $(<$(const $number:ident: $type:ty),*>)? ($($parameters:tt)*) $(-> $result:ty)? $body:block
+        fn $name:ident $(<$(const $number:ident: $type:ty),*>)? ($($parameters:tt)*) $(-> $result:ty)?
+        $body:block
     )*) => {
         $(
             #[allow(unused_unsafe, reason = "some functions compute with numbers alone")]
             #[inline(always)]
             unsafe fn $name $(<$(const $number: $type),*>)? ($($parameters)*) $(-> $result)? {
-                // SAFETY: the caller runs with the instruction set, and vouches for the memory of the lanes that
-                // the function accesses.
+                // SAFETY: the caller runs with the instruction set, and vouches for the memory of the lanes
+                // that the function accesses.
                 unsafe { $body }
             }
         )*
