@@ -8,7 +8,7 @@ use tnode::{DType, HostArray};
 use crate::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
     FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, MemoryReservation, PoolHandle, PoolId,
-    SequenceHandle, SequenceTask, StreamHandle, StreamStrategy, WaitKind, error::Result,
+    SequenceHandle, SequenceTask, StreamHandle, StreamStrategy, WaitKind,
 };
 /// A device that accepts every task and runs none.
 #[derive(Debug)]
@@ -66,24 +66,24 @@ unsafe impl Driver for NullDevice {
             .map_or_else(|error| error.to_string(), |stream| format!("{}: idle", stream.0))
     }
 
-    fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle> {
+    fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
         Ok(PoolHandle::new(NullPool { _reservation: self.memory.reserve(bytes)? }))
     }
 
     /// Imports host arrays. Their memory does not count as the device's.
-    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle> {
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let unreachable = DriverError::NoPeerAccess { driver: "null".to_owned(), what: "memory of others" };
         memory.get::<HostArray>().map_err(|_| unreachable)?;
         Ok(PoolHandle::new(NullPool { _reservation: self.memory.reserve(0)? }))
     }
 
-    fn new_stream(&self, name: &str) -> Result<StreamHandle> {
+    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         Ok(StreamHandle::new(NullStream(name.to_owned())))
     }
 
     fn drop_stream(&self, _stream: StreamHandle) {}
 
-    fn reset_stream(&self, stream: &StreamHandle) -> Result<()> {
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
         stream.get::<NullStream>().map(drop)
     }
 
@@ -91,67 +91,67 @@ unsafe impl Driver for NullDevice {
         true
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
         Ok(artifact.kernels().iter().map(|_| KernelHandle::new(NullKernel)).collect())
     }
 
-    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle> {
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
         args.kernel().get::<NullKernel>()?;
         args.ranges().iter().try_for_each(|range| range.memory().get::<NullPool>().map(drop))?;
         Ok(BoundHandle::new(NullKernel))
     }
 
-    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<()> {
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
         stream.get::<NullStream>()?;
         task.kernel().get::<NullKernel>().map(drop)
     }
 
-    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>> {
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
         kernels.iter().try_for_each(|kernel| kernel.get::<NullKernel>().map(drop))?;
         Ok((!kernels.is_empty()).then(|| SequenceHandle::new(NullKernel)))
     }
 
-    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool> {
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         stream.get::<NullStream>()?;
         task.sequence().get::<NullKernel>().map(|_| true)
     }
 
-    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<()> {
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
         stream.get::<NullStream>()?;
         task.dst().memory().get::<NullPool>().map(drop)
     }
 
-    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<()> {
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
         stream.get::<NullStream>()?;
         task.dst().memory().get::<NullPool>().map(drop)
     }
 
-    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<()> {
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
         stream.get::<NullStream>()?;
         task.src().memory().get::<NullPool>().map(drop)
     }
 
-    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<()> {
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
         stream.get::<NullStream>()?;
         task.src().memory().get::<NullPool>()?;
         task.dst().memory().get::<NullPool>().map(drop)
     }
 
-    fn record(&self, stream: &StreamHandle) -> Result<EventHandle> {
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
         stream.get::<NullStream>()?;
         Ok(EventHandle::new(NullEvent))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<()> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<(), DriverError> {
         stream.get::<NullStream>()?;
         event.get::<NullEvent>().map(drop)
     }
 
-    fn is_done(&self, event: &EventHandle) -> Result<bool> {
+    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
         event.get::<NullEvent>().map(|_| true)
     }
 
-    fn sync(&self, event: &EventHandle) -> Result<()> {
+    fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
         event.get::<NullEvent>().map(drop)
     }
 }
