@@ -46,8 +46,8 @@ pub enum VectorWidth {
     /// 256-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx2,
     /// [`VectorWidth::Avx2`], and 512-bit vectors for programs of much arithmetic and few accesses to memory,
-    /// and for convolutions and other products whose operands have bounds: for processors that compute the
-    /// halves of such vectors one after the other.
+    /// for long sums of products, and for convolutions and other products whose operands have bounds: for
+    /// processors that compute the halves of such vectors one after the other.
     Mixed,
     /// 512-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx512,

@@ -5,8 +5,8 @@ use std::{any::Any, fmt, sync::Arc, time::Instant};
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
     BoundHandle, CallTime, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError,
-    EventHandle, FillTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, PolledStream, PoolHandle, PoolId, StreamHandle,
-    StreamRegistry, StreamStrategy, WaitKind, check_owner,
+    EventHandle, FillTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, PolledStream, PoolHandle,
+    PoolId, StreamHandle, StreamRegistry, StreamStrategy, WaitKind, check_owner,
 };
 use wgpu::Limits;
 

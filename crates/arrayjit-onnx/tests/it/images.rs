@@ -137,7 +137,8 @@ fn the_only_window_of_a_pool_may_leave_the_image() {
         let pool = ints(node(&format!("y = {operator} x")), "kernel_shape", &[3]);
         session(graph(&["x"], &["y"], vec![int(ints(pool, "strides", &[stride]), "ceil_mode", 1)]))
     };
-    let run = |operator, stride, x: &[f32]| pool(operator, stride).run(&[("x", &floats(x, &[1, 1, x.len()]))]);
+    let run =
+        |operator, stride, x: &[f32]| pool(operator, stride).run(&[("x", &floats(x, &[1, 1, x.len()]))]);
     assert_eq!(run("MaxPool", 2, &[-2.0, -1.0]).unwrap()[0].values(), [-1.0]);
     assert_eq!(run("AveragePool", 3, &[2.0, 4.0]).unwrap()[0].values(), [3.0]);
     assert_eq!(run("AveragePool", 3, &[2.0]).unwrap()[0].values(), [2.0]);

@@ -27,7 +27,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Enters the sizes of these nodes, and those from which they follow, into the symbols of the assignments.
+    /// Enters the sizes of these nodes, and those from which they follow, into the symbols of the
+    /// assignments.
     pub(super) fn enter(assignments: &mut Cow<'_, Assignments>, nodes: &[TensorNode]) -> Sizes {
         let mut sizes = Sizes::default();
         let of_symbols: Vec<RunSize> =
@@ -60,8 +61,8 @@ impl Sizes {
         SymbolRange { interval, quotient: self.quotients.get(&id).cloned() }
     }
 
-    /// The iterators that index axes with such sizes alone, each with the symbols at which it ends: one, unless
-    /// a condition of the statement says that it stays below one of them.
+    /// The iterators that index axes with such sizes alone, each with the symbols at which it ends: one,
+    /// unless a condition of the statement says that it stays below one of them.
     pub(super) fn ends(&self, accum: &Accum) -> Result<Vec<(LoopId, Affine)>> {
         let mut ends: Vec<(LoopId, Affine)> = Vec::new();
         if self.is_empty() {

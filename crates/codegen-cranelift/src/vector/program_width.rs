@@ -25,8 +25,8 @@ pub(super) fn narrowed(isa: Isa, program: &VectorProgram) -> Isa {
 
 /// The instruction set on a processor that computes the halves of 512 bits one after the other: that of 512
 /// bits if the time of the program goes to arithmetic, of which there are then half as many instructions, if
-/// these vectors have instructions that decode numbers of four bits, or if it has long sums of products of two
-/// vectors: a line of memory is one load then, so more lines are on their way at once.
+/// these vectors have instructions that decode numbers of four bits, or if it has long sums of products of
+/// two vectors: a line of memory is one load then, so more lines are on their way at once.
 /// Other programs wait for memory, and longer vectors of theirs cross more cache lines. `calls` is the extent
 /// of the loop that calls divide.
 pub(super) fn mixed(program: &VectorProgram, calls: u64) -> Isa {
