@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use arrayjit::{
-    TensorNode,
+    DType, TensorNode,
     assign::{ProgramStep, all_steps},
     autodiff,
 };
@@ -64,7 +64,8 @@ impl Graph {
     /// Fails like [`gradients`](Graph::gradients), or if the vector has another shape than `y`.
     #[track_caller]
     pub fn vjp(&self, y: &Tensor, vector: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>> {
-        let gradients = self.seeded_gradients(Call::new("vjp"), y, Some(vector), by)?;
+        let call = Call::new("vjp");
+        let gradients = self.seeded_gradients(call, &self.computed(call, y)?, Some(vector), by)?;
         Ok(gradients.into_iter().map(|(gradient, _)| gradient).collect())
     }
 
@@ -100,11 +101,9 @@ impl Graph {
     #[track_caller]
     pub fn jvp(&self, y: &Tensor, directions: &[(&dyn TensorOperand, &Tensor)]) -> Result<Tensor> {
         let (call, known) = (Call::new("jvp"), self.written_nodes());
-        let (wide, rank) = (sum_types(y.dtype()).0, y.rank());
-        let copy = |u: &str| format!("{} := {wide}({})", whole(u, rank), whole("y", rank));
-        let vector = self.result(call, &[("y", Argument::Tensor(y))], copy)?;
+        let vector = self.copied(call, y, sum_types(y.dtype()).0)?;
         let by: Vec<&dyn TensorOperand> = directions.iter().map(|(operand, _)| *operand).collect();
-        let rows = self.seeded_gradients(call, y, Some(&vector), &by)?;
+        let rows = self.seeded_gradients(call, &self.computed(call, y)?, Some(&vector), &by)?;
         let product = self.product(call, rows, directions)?;
         let change = self.seeded_gradients(call, &product, None, &[&vector])?;
         let change = change.into_iter().next().map(|(change, _)| change);
@@ -151,6 +150,16 @@ impl Graph {
         let products: Vec<Tensor> = products.into_iter().map(|(product, _)| product).collect();
         self.remove_unused(&known, &products.iter().collect::<Vec<_>>());
         Ok(products)
+    }
+
+    /// The tensor, or a copy of it if no statement computes it, as with an input.
+    fn computed(&self, call: Call, y: &Tensor) -> Result<Tensor> {
+        if self.written_nodes().contains(y.node()) { Ok(y.clone()) } else { self.copied(call, y, y.dtype()) }
+    }
+
+    fn copied(&self, call: Call, y: &Tensor, dtype: DType) -> Result<Tensor> {
+        let (to, from) = (|u: &str| whole(u, y.rank()), whole("y", y.rank()));
+        self.result(call, &[("y", Argument::Tensor(y))], |u| format!("{} := {dtype}({from})", to(u)))
     }
 
     fn written_nodes(&self) -> BTreeSet<TensorNode> {
