@@ -146,7 +146,9 @@ impl Graph {
         if !sizes.is_empty() {
             sizes.remove(0);
         }
-        let example = TensorNode::builder("example").dims(all.shape()[1..].iter().copied());
+        // Errors of the function name the input.
+        let label = input.node().unwrap_or(node).label().to_vec();
+        let example = TensorNode::builder(label).dims(all.shape()[1..].iter().copied());
         let example = example.run_sizes(sizes).dtype(all.dtype()).build();
         let example = example.and_then(|node| Tensor::new(self.clone(), node));
         let example = example.map_err(|error| self.fail(call, error))?;

@@ -213,6 +213,10 @@ fn bad_functions_are_errors() {
         error.contains("a statement of the function is one that stores values of an example in `seen`"),
         "{error}"
     );
+    let unused = graph.input("unused", [2], DType::F32).unwrap();
+    let gradient = |[x, unused]: [Tensor; 2]| Ok([graph.gradients(&x.sum(..)?, &[&unused])?.remove(0)]);
+    let error = message(graph.vmap([(&x, 0), (&unused, 0)], gradient));
+    assert!(error.ends_with("no statement mentions the parameter unused; expected one of x"), "{error}");
     let ends = |[x]: [Tensor; 1]| {
         let scan = graph.scan(3);
         let ([last], []) = scan.run_while(
@@ -228,7 +232,7 @@ fn bad_functions_are_errors() {
     let keep = |[x]: [Tensor; 1]| Ok([kept.insert(x).clone()]);
     graph.vmap([(&x, 0)], keep).unwrap();
     let error = message(kept.unwrap().exp());
-    assert!(error.contains("example belongs to the body of a scan or function"), "{error}");
+    assert!(error.contains("x belongs to the body of a scan or function"), "{error}");
     assert_eq!(graph.vmap([(&x, 0)], same).unwrap()[0].shape(), [2, 3]); // errors leave the graph as it was
 }
 
