@@ -87,7 +87,9 @@ impl NameResolver<'_> {
         statement: &Statement,
     ) -> Result<()> {
         let letter = self.known_letter(name, span, statement)?;
-        if let Some((other, _)) = letter.declared {
+        if let Some((other, _)) = letter.declared
+            && other != limit
+        {
             let conflict = format!("contradicts `{name} < {other}` in the same statement");
             return Err(TextErrorKind::BadRange { name: name.to_owned(), range: limit, conflict }.at(span));
         }

@@ -111,6 +111,12 @@ fn one_hot_by_comparing_an_index() {
 }
 
 #[test]
+fn equal_ranges_of_a_letter_are_one() {
+    let y = f32s("y", &[4]);
+    assert_eq!(run("y[i] := 0; y[i] := 1 where i < 2, i < 2", &[], &y), [1.0, 1.0, 0.0, 0.0]);
+}
+
+#[test]
 fn slices_by_a_binding() {
     let (x, y) = (f32s("x", &[10, 2]), f32s("y", &[3, 2]));
     let assignments = parse("y[b,i] := x[3*@step + b, i]", &[x.clone(), y.clone()]).unwrap();
