@@ -396,7 +396,7 @@ fn scores_and_values(
     cx.emit_all([("y", dtype, &shape), ("u", dtype, &score_shape)], &text)
 }
 
-/// The operator that stores a value for each query and key, of which the clause may leave some out.
+/// The operator that stores a value for each query and key. A clause leaves out some of them.
 fn start(clause: &str) -> &'static str {
     if clause.is_empty() { ":=" } else { ":+=" }
 }
