@@ -222,7 +222,6 @@ impl<'f> Ssa<'f> {
         self.pure(PureOp { opcode: Opcode::Vconst, ty, imm: Imm::Bytes(bytes) }, &[])
     }
 
-    /// Loads from memory that nobody writes during the call.
     /// Whether a float is a constant other than NaN.
     pub(crate) fn is_number(&self, x: Value) -> bool {
         let dfg = &self.builder.func.dfg;
@@ -246,6 +245,7 @@ impl<'f> Ssa<'f> {
         }
     }
 
+    /// Loads from memory that nobody writes during the call.
     pub(crate) fn load_constant(&mut self, ty: Type, address: Value, offset: i32) -> Value {
         self.pure(PureOp { opcode: Opcode::Load, ty, imm: Imm::Offset(offset) }, &[address])
     }
