@@ -8,6 +8,7 @@ mod name_supply;
 
 mod access;
 mod forward_program;
+mod guards; // selections for infinite factors, in second derivatives
 mod recompute;
 mod relevant;
 mod scans;

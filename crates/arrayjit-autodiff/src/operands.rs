@@ -13,7 +13,7 @@ use crate::Formula;
 use crate::access::{Access, Target};
 use crate::backward::BackwardPass;
 use crate::error::{GradientErrorKind, Result};
-use crate::forward_program::formula;
+use crate::forward_program::{ForwardProgram, formula};
 use crate::statement::{Bindings, Statement};
 use crate::windows::WindowForm;
 
@@ -70,7 +70,7 @@ impl BackwardPass<'_> {
         bindings: &Bindings,
         negated: bool,
     ) -> Result<()> {
-        for (position, rule) in rules_of_accesses(&statement.accum) {
+        for (position, rule) in statement.rules_of_accesses(&self.tape.forward) {
             let rule = match rule {
                 rule if !negated => rule,
                 Formula::Unary(UnaryOp::Neg, rule) => *rule,
@@ -257,17 +257,20 @@ fn guarded_axes(access: &Access, extents: &Dims, low: &[i64]) -> Option<Vec<usiz
     (!guarded.is_empty()).then_some(guarded)
 }
 
-/// The rule of each access, with the position of the operand. Several operands that are one access have one
-/// rule.
-pub(crate) fn rules_of_accesses(accum: &Accum) -> Vec<(usize, Formula)> {
-    let count = accum.rhs.operands().len();
-    let is_first = |position: &usize| (0..*position).all(|other| !same_access(accum, *position, other));
-    let rule = |position: usize| {
-        let same = (position..count).filter(|&other| same_access(accum, position, other));
-        let rules = same.filter_map(|position| formula(accum, position)).collect();
-        Some((position, Formula::sum(rules)?))
-    };
-    (0..count).filter(is_first).filter_map(rule).collect()
+impl Statement {
+    /// The rule of each access, with the position of the operand. Several operands that are one access have
+    /// one rule.
+    pub(crate) fn rules_of_accesses(&self, program: &ForwardProgram) -> Vec<(usize, Formula)> {
+        let accum = &self.accum;
+        let count = accum.rhs.operands().len();
+        let is_first = |position: &usize| (0..*position).all(|other| !same_access(accum, *position, other));
+        let rule = |position: usize| {
+            let same = (position..count).filter(|&other| same_access(accum, position, other));
+            let rules = same.filter_map(|position| program.rule(accum, self.at, position)).collect();
+            Some((position, Formula::sum(rules)?))
+        };
+        (0..count).filter(is_first).filter_map(rule).collect()
+    }
 }
 
 /// Whether two operands are the same element at every point.

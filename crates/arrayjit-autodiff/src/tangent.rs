@@ -18,7 +18,6 @@ use crate::backward::{BackwardPass, Combination, check_own_reads, combination};
 use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, targets};
 use crate::gradient::{expand, float, same_shape, unroll_scans};
-use crate::operands::rules_of_accesses;
 use crate::rules::{self, Derivative};
 use crate::statement::{Bindings, Statement, gradient_dtype};
 
@@ -352,7 +351,7 @@ impl TangentPass<'_> {
     /// matrix product are matrix products.
     fn sums(&mut self, statement: &mut Statement, tangent: &TensorNode) -> Result<()> {
         let mut init = statement.accum.init_neutral;
-        for (position, rule) in rules_of_accesses(&statement.accum) {
+        for (position, rule) in statement.rules_of_accesses(&self.pass.tape.forward) {
             let Some(adjoint) = self.operand(statement, position) else { continue };
             let bindings = Bindings { adjoint, sparse: false, values: None };
             let target = Target { op: statement.accum.op, ..statement.sum(tangent, init) };
@@ -368,7 +367,7 @@ impl TangentPass<'_> {
     /// The tangent of the value that a statement accumulates, at each point.
     fn value(&mut self, statement: &mut Statement) -> Result<Access> {
         let mut terms = Vec::new();
-        for (position, rule) in rules_of_accesses(&statement.accum) {
+        for (position, rule) in statement.rules_of_accesses(&self.pass.tape.forward) {
             let Some(change) = self.operand(statement, position) else { continue };
             terms.push(self.term(statement, rule.into(), change, None)?);
         }

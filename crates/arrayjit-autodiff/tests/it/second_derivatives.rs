@@ -71,3 +71,17 @@ fn of_products_with_zeros() {
         &[floats("w", &[3]), floats("u", &[3]), floats("v", &[3])],
     );
 }
+
+/// The second derivatives of a square at 0 are products of two first ones, although the adjoint of its base is
+/// 0 there.
+#[test]
+fn where_an_adjoint_is_0() {
+    for function in ["log", "sqrt", "exp", "recip", "tanh"] {
+        let inputs = [values("w", &[3], &[3.0, 1.0, 0.5]), floats("u", &[3])];
+        let text = format!("y[i] := {function}(w[i])\nz := y[1] - {function}(1)\nloss := z * z");
+        assert_second(&text, &inputs, "i");
+    }
+    // A factor that is infinite where the adjoint is 0 has no part in them.
+    let inputs = [values("w", &[3], &[0.0, 1.0, 4.0]), floats("u", &[3])];
+    assert_second("y[i] := where(w[i] > 0.5, sqrt(w[i]), 0)\nloss :+= y[i] * y[i] * y[i]", &inputs, "i");
+}

@@ -83,6 +83,23 @@ fn directions_may_be_computed() {
     assert_eq!((results[0].values(), results[1].values()), (vec![18.0, 12.0], vec![18.0, 12.0]));
 }
 
+/// The square of a logarithm has adjoint 0 at 1, and second derivative 2.
+#[test]
+fn products_with_second_derivatives_where_an_adjoint_is_0() {
+    let state = ModelState::new(&Backend::open("inline").unwrap(), &Params::new(0)).unwrap();
+    let graph = Graph::new();
+    let x = graph.input("x", [2], DType::F64).unwrap();
+    let direction = graph.input("direction", [2], DType::F64).unwrap();
+    let loss = x.log().unwrap().square().unwrap().sum(..).unwrap();
+    let gradient = graph.gradients(&loss, &[&x]).unwrap().remove(0);
+    let product = graph.hvp(&loss, &[(&x, &direction)]).unwrap().remove(0);
+    let change = graph.jvp(&gradient, &[(&x, &direction)]).unwrap();
+    let model = graph.compile(&state, &[&product, &change]).unwrap();
+    let array = |values: [f64; 2]| HostArray::from_slice(&values, [2]).unwrap();
+    let results = model.run(&[("x", &array([1.0, 1.0])), ("direction", &array([0.0, 3.0]))]).unwrap();
+    assert_eq!((results[0].values(), results[1].values()), (vec![0.0, 6.0], vec![0.0, 6.0]));
+}
+
 #[test]
 fn wrong_directions_are_named() {
     let graph = Graph::new();

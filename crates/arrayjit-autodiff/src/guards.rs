@@ -1,0 +1,120 @@
+//! Selections that differ from a product only where a factor is infinite.
+//!
+//! Rules select 0 where an adjoint is 0, so that an infinite factor gives no NaN: `where(g == 0, 0, g * f)`.
+//! The derivative of that by `g` is `f` also where `g` is 0, which second derivatives need; the rule of a
+//! condition would give 0 there. So for a selection whose value is a multiple of what its condition compares
+//! with 0, the value passes the derivative on wherever it is a number.
+
+use assignments::indexing::{AxisIndex, axis_iterator};
+use assignments::{Accum, AccumOp, Operand, Rhs};
+use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
+use tnode::TensorNode;
+
+use crate::Formula;
+use crate::forward_program::{ForwardProgram, formula};
+
+/// The operations between a value and the adjoint that it is a multiple of, at most: as many as rules have.
+const MAX_DEPTH: usize = 8;
+
+/// An operand whose indices are in terms of the axes of the node that its statement writes.
+#[derive(PartialEq)]
+struct Element {
+    operand: Operand,
+    index: Vec<Affine>,
+}
+
+impl Element {
+    fn new(accum: &Accum, position: usize) -> Option<Element> {
+        let operand = accum.operands().nth(position)?.clone();
+        let index = accum.projections.project_rhs().get(position)?;
+        let index = index.iter().map(|index| at_axes(accum, index)).collect::<Option<_>>()?;
+        Some(Element { operand, index })
+    }
+
+    /// Whether the statement's node has the same element at each of its indices.
+    fn is_at_axes(&self) -> bool {
+        let expected = (0..self.index.len()).map(|axis| AxisIndex::axis(axis).affine());
+        self.index.iter().zip(expected).all(|(index, axis)| *index == axis || index.as_constant() == Some(0))
+    }
+}
+
+/// An index with the axes of the written node in place of iterators.
+fn at_axes(accum: &Accum, index: &AxisIndex) -> Option<Affine> {
+    let written = accum.projections.project_lhs();
+    let axis = |var: Var| written.iter().position(|index| index.affine().as_var() == Some(var));
+    let mut affine = index.affine();
+    let is_known = |&(var, _): &(Var, i64)| !matches!(var, Var::Loop(_)) || axis(var).is_some();
+    if index.computed().is_some() || !affine.terms().iter().all(is_known) {
+        return None;
+    }
+    affine.rename(|var| axis(var).map_or(var, |axis| Var::Loop(axis_iterator(axis))));
+    Some(affine)
+}
+
+fn is_zero(operand: &Operand) -> bool {
+    matches!(operand, Operand::Constant(value) if value.as_f64() == 0.0)
+}
+
+impl ForwardProgram {
+    /// The formula of the adjoint of the operand at that position of the step at `at`; `None` if it is 0.
+    pub(crate) fn rule(&self, accum: &Accum, at: usize, operand: usize) -> Option<Formula> {
+        let rule = formula(accum, operand)?;
+        if operand != 2 || self.guarded_element(accum, at).is_none() {
+            return Some(rule);
+        }
+        let (is_zero, value) = (Formula::Operand(0), Formula::Operand(2));
+        let is_nan = Formula::binary(BinaryOp::Ne, value.clone(), value);
+        let is_hidden = Formula::binary(BinaryOp::And, is_zero, is_nan);
+        Some(Formula::select(is_hidden, Formula::Number(0.0), Formula::Adjoint))
+    }
+
+    /// The element that is compared with 0, if the accumulation is `where(x == 0, 0, v)` for a multiple `v`
+    /// of the element `x`.
+    fn guarded_element(&self, accum: &Accum, at: usize) -> Option<Element> {
+        let Rhs::Ternary(TernaryOp::Where, [condition, zero, value]) = &accum.rhs else { return None };
+        let index = accum.projections.project_rhs();
+        if !is_zero(zero) || index[0] != index[2] {
+            return None;
+        }
+        let (comparison, first) = self.definition(condition.node()?, at)?;
+        let Rhs::Binary(BinaryOp::Eq, [_, zero]) = &comparison.rhs else { return None };
+        let compared = Element::new(comparison, 0).filter(|_| is_zero(zero))?;
+        let written = self.sources(compared.operand.node()?);
+        let is_same =
+            |at: usize| written.iter().all(|node| self.writes_before(node, at).last() < Some(&first));
+        (is_same(at) && self.is_multiple_at(value.node()?, at, &compared, MAX_DEPTH)).then_some(compared)
+    }
+
+    /// The only step that writes a node, which is before the step at `at`.
+    fn definition(&self, node: &TensorNode, at: usize) -> Option<(&Accum, usize)> {
+        let [write] = *self.writes_before(node, at) else { return None };
+        let [accum] = self.steps()[write].accums() else { return None };
+        let is_new = accum.op == AccumOp::Assign || (accum.op == AccumOp::Add && accum.init_neutral);
+        let is_at_points =
+            accum.projections.project_lhs().len() >= accum.projections.product_iterators().len();
+        (is_new && is_at_points).then_some((accum, write))
+    }
+
+    /// Whether the elements of a node are multiples of an element.
+    fn is_multiple_at(&self, node: &TensorNode, at: usize, of: &Element, depth: usize) -> bool {
+        let Some((accum, at)) = self.definition(node, at).filter(|_| depth > 0) else { return false };
+        let operands = accum.rhs.operands();
+        let is = |position: usize| {
+            let Some(element) = Element::new(accum, position) else { return false };
+            let is_at_axes = element.is_at_axes();
+            let node = operands[position].node().filter(|_| is_at_axes);
+            element == *of
+                || is_zero(&operands[position])
+                || node.is_some_and(|node| self.is_multiple_at(node, at, of, depth - 1))
+        };
+        match accum.rhs {
+            Rhs::Copy(_) | Rhs::Unary(UnaryOp::Neg, _) | Rhs::Binary(BinaryOp::Div, _) => is(0),
+            Rhs::Binary(BinaryOp::Mul, _) => is(0) || is(1),
+            Rhs::Binary(BinaryOp::Add | BinaryOp::Sub, _) => is(0) && is(1),
+            Rhs::Binary(BinaryOp::ReluGate | BinaryOp::Satur01Gate, _) => is(1),
+            Rhs::Ternary(TernaryOp::Mul3, _) => (0..3).any(is),
+            Rhs::Ternary(TernaryOp::Where, _) => is(1) && is(2),
+            _ => false,
+        }
+    }
+}
