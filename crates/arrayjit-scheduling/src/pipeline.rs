@@ -4,7 +4,8 @@ use crate::analysis::access;
 use codegen_core::scheduled::{RoutineParts, ScheduledRoutine};
 use codegen_core::{Caps, Codegen, Workgroups};
 use lowered_ir::ir::LoweredRoutine;
-use lowered_ir::passes::regions::{self, each_region};
+use lowered_ir::passes::regions;
+use lowered_ir::passes::runner::{PassRunner, Trace};
 
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
@@ -91,34 +92,21 @@ pub const PASS_NAMES: &[&str] = &[
     "legalize",
 ];
 
-/// A routine on its way through the passes, and the function that is called with it after each of them.
-struct PassRunner<'a> {
-    routine: LoweredRoutine,
-    on_pass: &'a mut dyn FnMut(&str, &LoweredRoutine),
-}
-
-impl PassRunner<'_> {
-    fn run(&mut self, name: &'static str, pass: impl FnOnce(&mut LoweredRoutine)) {
-        pass(&mut self.routine);
-        (self.on_pass)(name, &self.routine);
+/// Rewrites the operations that the target lacks, if it lacks any.
+fn legalize_for(runner: &mut PassRunner<'_, '_>, caps: &Caps) -> Result<(), LegalizeError> {
+    if !has_everything(caps) {
+        let legal = legalize(runner.routine(), caps)?;
+        runner.run("legalize", |routine| *routine = legal);
     }
-
-    /// Rewrites the operations that the target lacks, if it lacks any.
-    fn legalize(&mut self, caps: &Caps) -> Result<(), LegalizeError> {
-        if !has_everything(caps) {
-            let legal = legalize(&self.routine, caps)?;
-            self.run("legalize", |routine| *routine = legal);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Runs the pass of this name on each region: calls the function, and reports the pass under the function's
 /// name.
 macro_rules! in_regions {
     ($runner:ident, $pass:ident $(, $argument:expr)*) => {
-        $runner.run(stringify!($pass), |routine| {
-            each_region(routine, &mut |region| $pass(region $(, $argument)*));
+        $runner.run_in_regions(stringify!($pass), &mut |region| {
+            $pass(region $(, $argument)*);
         })
     };
 }
@@ -141,13 +129,13 @@ fn scans_as_loops(routine: &mut LoweredRoutine) {
 
 /// Runs the passes for a target without workgroups. The comment above each pass states its postcondition.
 fn cpu_pipeline(
-    runner: &mut PassRunner<'_>,
+    runner: &mut PassRunner<'_, '_>,
     caps: &Caps,
     options: &ScheduleOptions,
 ) -> Result<RoutineUses, LegalizeError> {
     // Products of all steps that one product can compute are outside of scans.
     pass!(runner, leave_scans);
-    let mut uses = RoutineUses::of(&runner.routine);
+    let mut uses = RoutineUses::of(runner.routine());
     // Every element of a local node is written before it is read.
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
@@ -202,13 +190,13 @@ fn cpu_pipeline(
     // A scan without parallel loops is a loop on one thread.
     pass!(runner, serialize_scans);
     // Every operation and type is one that the target has.
-    runner.legalize(caps)?;
+    legalize_for(runner, caps)?;
     Ok(uses)
 }
 
 /// Runs the passes for a target with workgroups. The comment above each pass states its postcondition.
 fn gpu_pipeline(
-    runner: &mut PassRunner<'_>,
+    runner: &mut PassRunner<'_, '_>,
     workgroups: Workgroups,
     caps: &Caps,
     options: &ScheduleOptions,
@@ -221,7 +209,7 @@ fn gpu_pipeline(
     pass!(runner, reset_schedule);
     // Nests share no locals, only nodes, so each nest can be a kernel of its own.
     pass!(runner, expand_scalars);
-    let mut uses = RoutineUses::of(&runner.routine);
+    let mut uses = RoutineUses::of(runner.routine());
     // Every element of a local node is written before it is read.
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
@@ -239,7 +227,7 @@ fn gpu_pipeline(
     // Every iteration belongs to a thread of a workgroup, and the order written determines every bit.
     pass!(runner, map_threads, workgroups, caps.contractions);
     // Every operation and type is one that the target has.
-    runner.legalize(caps)?;
+    legalize_for(runner, caps)?;
     Ok(uses)
 }
 
@@ -253,10 +241,10 @@ pub fn schedule(
     codegen: &dyn Codegen,
     options: &ScheduleOptions,
 ) -> Result<ScheduledRoutine, ScheduleError> {
-    schedule_traced(routine, codegen, options, &mut |_, _| {})
+    schedule_traced(routine, codegen, options, &mut Trace::none())
 }
 
-/// Schedules an optimized, verified routine for a codegen's target. `on_pass` sees the routine after each
+/// Schedules an optimized, verified routine for a codegen's target. `trace` sees the routine after each
 /// pass, with the name of the pass, one of [`PASS_NAMES`].
 ///
 /// # Errors
@@ -267,23 +255,23 @@ pub fn schedule_traced(
     routine: &LoweredRoutine,
     codegen: &dyn Codegen,
     options: &ScheduleOptions,
-    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
+    trace: &mut Trace<'_>,
 ) -> Result<ScheduledRoutine, ScheduleError> {
     reject_virtual(routine)?;
     let caps = codegen.caps();
-    let mut runner = PassRunner { routine: routine.clone(), on_pass };
+    let mut runner = PassRunner::new(routine.clone(), trace);
     let uses = match caps.workgroups {
         None => cpu_pipeline(&mut runner, caps, options)?,
         Some(workgroups) => gpu_pipeline(&mut runner, workgroups, caps, options)?,
     };
-    into_kernels(runner.routine, &uses, codegen, options, partition::KERNEL_STATEMENTS)
+    into_kernels(runner.finish(), &uses, codegen, options, partition::KERNEL_STATEMENTS)
 }
 
 /// Makes one kernel of an optimized, verified routine. Only two passes run: local nodes are initialized, and
 /// operations that the target lacks are rewritten.
 ///
 /// Nothing is reordered, so every routine has the bits of class `Strict`, and lines are logged in the order
-/// written. On a GPU one thread runs the kernel. `on_pass` sees the routine after each pass, as in
+/// written. On a GPU one thread runs the kernel. `trace` sees the routine after each pass, as in
 /// [`schedule_traced`].
 ///
 /// # Errors
@@ -292,20 +280,20 @@ pub fn schedule_traced(
 pub fn schedule_serial(
     routine: &LoweredRoutine,
     codegen: &dyn Codegen,
-    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
+    trace: &mut Trace<'_>,
 ) -> Result<ScheduledRoutine, ScheduleError> {
     reject_virtual(routine)?;
     let caps = codegen.caps();
-    let mut runner = PassRunner { routine: routine.clone(), on_pass };
+    let mut runner = PassRunner::new(routine.clone(), trace);
     if caps.workgroups.is_some() {
         pass!(runner, reset_schedule);
     }
-    let uses = RoutineUses::of(&runner.routine);
+    let uses = RoutineUses::of(runner.routine());
     pass!(runner, initialize_locals, &uses);
     pass!(runner, scans_as_loops);
-    runner.legalize(caps)?;
+    legalize_for(&mut runner, caps)?;
     let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
-    into_kernels(runner.routine, &uses, codegen, &options, usize::MAX)
+    into_kernels(runner.finish(), &uses, codegen, &options, usize::MAX)
 }
 
 /// Partitions a routine into verified kernels and plans its temporaries. Consecutive serial statements are

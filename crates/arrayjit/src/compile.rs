@@ -15,7 +15,7 @@ use codegen_core::Code;
 use device_runtime::Context;
 use lowered_ir::{
     Lowered, ir,
-    passes::log::log_values,
+    passes::{log::log_values, runner::Trace},
     pipeline::{self, Changes, InContext, OptimizeCtx, OptimizeError, Optimized},
     stack::with_enough,
     verify::Verified,
@@ -388,7 +388,11 @@ impl Backend {
                 source = Some(Arc::new(routine.clone()));
             }
         };
-        let optimized = pipeline::optimize_in(known, lowered, self.optimizer(), on_pass)?;
+        let trace = &mut match observer.shows_passes() || observer.needs().routine {
+            true => Trace::new(on_pass),
+            false => Trace::none(),
+        };
+        let optimized = pipeline::optimize_in(known, lowered, self.optimizer(), trace)?;
         observer.pass("optimize", &optimized.optimized.routine);
         laps.end("optimize");
         Ok((source, optimized))
@@ -424,14 +428,18 @@ impl Backend {
         let observer = self.observer();
 
         // The routine is partitioned into kernels, and these are compiled.
-        let on_step = &mut |name: &str, routine: &ir::LoweredRoutine| observer.pass(name, routine);
+        let on_pass = &mut |name: &str, routine: &ir::LoweredRoutine| observer.pass(name, routine);
+        let trace = &mut match observer.shows_passes() {
+            true => Trace::new(on_pass),
+            false => Trace::none(),
+        };
         let logging = self.settings().has_logs().then(|| log_values(&optimized.routine));
         if let Some(logging) = &logging {
             verified("logging", logging)?;
-            on_step("log", logging);
+            trace.show("log", logging);
         }
         let routine = logging.as_ref().unwrap_or(&optimized.routine);
-        let scheduled = self.generator().schedule(routine, on_step);
+        let scheduled = self.generator().schedule(routine, trace);
         laps.end("schedule");
         let compiled = scheduled.and_then(|schedule| {
             let artifact = self.generator().compile(&schedule)?;
@@ -446,7 +454,7 @@ impl Backend {
                     .fallback()
                     .map_err(|error| CompileError::FallbackOpen { source: Box::new(error) })?;
                 let (fallback, runs) = (fallback.map(Backend::generator), &self.fallback_state().runs);
-                let divided = fallback::compile(self.generator(), fallback, runs, routine, error, on_step)?;
+                let divided = fallback::compile(self.generator(), fallback, runs, routine, error, trace)?;
                 laps.end("fallback");
                 CompiledForm::Divided(Arc::new(divided))
             }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
-use lowered_ir::{ir::LoweredRoutine, verify::verify};
+use lowered_ir::{ir::LoweredRoutine, passes::runner::Trace, verify::verify};
 use scheduling::{LegalizeError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
 
 use crate::{
@@ -42,14 +42,14 @@ impl Generator {
     pub(crate) fn schedule(
         &self,
         routine: &LoweredRoutine,
-        on_step: &mut dyn FnMut(&str, &LoweredRoutine),
+        trace: &mut Trace<'_>,
     ) -> Result<ScheduledRoutine, CompileError> {
         let codegen = &*self.target.codegen;
         let schedule = match self.logs {
-            true => schedule_serial(routine, codegen, on_step)?,
-            false => schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)?,
+            true => schedule_serial(routine, codegen, trace)?,
+            false => schedule_traced(routine, codegen, &ScheduleOptions::default(), trace)?,
         };
-        schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
+        schedule.kernels().iter().for_each(|kernel| trace.show("schedule", kernel.ir()));
         match self.tuner.as_ref().filter(|_| !self.logs) {
             Some(tuner) => {
                 Ok(tuner.tuned(codegen, schedule, &|kernel, found| self.observer.tuned(kernel, found))?)
@@ -64,12 +64,8 @@ impl Generator {
     }
 
     /// Schedules and compiles a routine.
-    pub(crate) fn code(
-        &self,
-        routine: &LoweredRoutine,
-        on_step: &mut dyn FnMut(&str, &LoweredRoutine),
-    ) -> Result<Code, CompileError> {
-        let schedule = self.schedule(routine, on_step)?;
+    pub(crate) fn code(&self, routine: &LoweredRoutine, trace: &mut Trace<'_>) -> Result<Code, CompileError> {
+        let schedule = self.schedule(routine, trace)?;
         let artifact = self.compile(&schedule)?;
         Ok(Code::new(schedule, artifact)?)
     }

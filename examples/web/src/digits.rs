@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result};
 use arrayjit::{Backend, HostArray, Settings};
 use assignments::lower::{LowerOptions, LoweredAssignments, lower};
 use codegen_core::{Code, Codegen};
+use lowered_ir::passes::runner::Trace;
 use lowered_ir::pipeline::{self, OptimizeCtx};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::commit_decisions;
@@ -150,7 +151,7 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
         autodiff::expand(&mut assignments)?;
         let LoweredAssignments { lowered, views, .. } = lower(&assignments, &LowerOptions::default())?;
         let settings = pipeline::OptimizeSettings::default();
-        let done = pipeline::optimize_in(&virtual_nodes, lowered, &settings, &mut |_, _| {})?;
+        let done = pipeline::optimize_in(&virtual_nodes, lowered, &settings, &mut Trace::none())?;
         let routine = &done.optimized.routine;
         let schedule = schedule(routine, codegen, &ScheduleOptions::default())?;
         let artifact = codegen.compile(&schedule)?;

@@ -4,7 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen_core::{Artifact, Caps, Codegen, Interpreted, Logging, ScheduledRoutine};
 use filetests::RunCase;
-use lowered_ir::{log::LogStyle, passes::log::log_values, verify::verify};
+use lowered_ir::{
+    log::LogStyle,
+    passes::{log::log_values, runner::Trace},
+    verify::verify,
+};
 use scheduling::schedule_serial;
 
 use crate::{
@@ -27,7 +31,7 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
 
 /// The bytes of the nodes after a run, and its log.
 fn run(codegen: &dyn Codegen, case: &RunCase) -> Result<(Vec<Vec<u8>>, String), Outcome> {
-    let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {}).map_err(illegal)?;
+    let scheduled = schedule_serial(&case.routine, codegen, &mut Trace::none()).map_err(illegal)?;
     let artifact = codegen.compile(&scheduled).map_err(rejected)?;
     collect(&scheduled, artifact, codegen.caps(), case)
 }

@@ -9,6 +9,7 @@
 use codegen_core::{Codegen, ScheduledRoutine};
 use filetests::{RunCase, effort};
 use lowered_ir::ir::{LoweredRoutine, Numerics};
+use lowered_ir::passes::runner::Trace;
 use lowered_ir::text::{parse, print};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
@@ -228,11 +229,12 @@ fn scheduled(
     options: &ScheduleOptions,
 ) -> Result<ScheduledRoutine, String> {
     let mut passes = Ok(());
-    let schedule = schedule_traced(routine, codegen, options, &mut |pass, output| {
+    let on_pass = &mut |pass: &str, output: &LoweredRoutine| {
         if passes.is_ok() {
             passes = verify(output).map_err(|error| of(&format!("verifying after {pass}"), error, output));
         }
-    });
+    };
+    let schedule = schedule_traced(routine, codegen, options, &mut Trace::new(on_pass));
     passes?;
     let schedule = schedule.map_err(|error| error.to_string())?;
     for kernel in schedule.kernels() {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use lowered_ir::interp::{Buffer, InterpError, PreparedRoutine};
 use lowered_ir::ir::{LoweredRoutine, Numerics};
 use lowered_ir::passes::PASSES;
+use lowered_ir::passes::runner::Trace;
 use lowered_ir::pipeline::{OptimizeSettings, optimize_traced};
 use lowered_ir::{text, verify};
 
@@ -89,11 +90,12 @@ impl<'c> PassCase<'c> {
     /// rejects.
     fn optimized(&self, name: &str, settings: &OptimizeSettings) -> Result<Option<LoweredRoutine>, String> {
         let mut result = Ok(());
-        let optimized = optimize_traced(self.case.routine.clone(), settings, &mut |pass, routine| {
+        let on_pass = &mut |pass: &str, routine: &LoweredRoutine| {
             if result.is_ok() {
                 result = self.check(&format!("{pass} ({name})"), routine);
             }
-        });
+        };
+        let optimized = optimize_traced(self.case.routine.clone(), settings, &mut Trace::new(on_pass));
         result?;
         let may_be_rejected = self.case.routine.nodes.iter().any(|decl| decl.mode.known_virtual());
         match optimized {

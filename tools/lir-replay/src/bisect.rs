@@ -20,7 +20,7 @@ use filetests::{Expected, RunCase};
 use lowered_ir::{
     interp::{self, Memory},
     ir::{LoweredRoutine, Numerics},
-    passes::log::log_values,
+    passes::{log::log_values, runner::Trace},
     pipeline::optimize_traced,
     text,
     verify::verify,
@@ -116,7 +116,7 @@ fn stages(settings: &Settings, target: Option<&Caps>) -> Vec<Pipeline<'static>> 
     let options = settings.optimizer();
     let optimizer = move |routine: &LoweredRoutine, show: &mut dyn FnMut(PassOutput<'_>)| {
         let on_pass = &mut |pass: &str, routine: &LoweredRoutine| show(PassOutput::Routine(pass, routine));
-        let optimized = optimize_traced(routine.clone(), &options, on_pass);
+        let optimized = optimize_traced(routine.clone(), &options, &mut Trace::new(on_pass));
         optimized.map(|optimized| optimized.routine).map_err(|error| error.to_string())
     };
     let on = |caps: Caps, options: ScheduleOptions, logs: bool| Pipeline {
@@ -147,9 +147,9 @@ fn scheduled(
     let scheduled = if logs {
         let logging = log_values(routine);
         on_pass("log", &logging);
-        schedule_serial(&logging, &target, on_pass)
+        schedule_serial(&logging, &target, &mut Trace::new(on_pass))
     } else {
-        schedule_traced(routine, &target, options, on_pass)
+        schedule_traced(routine, &target, options, &mut Trace::new(on_pass))
     };
     show(PassOutput::Kernels(&scheduled.map_err(|error| error.to_string())?));
     Ok(routine.clone())

@@ -8,6 +8,7 @@ use codegen_core::{
 use filetests::RunCase;
 use lowered_ir::interp::{self, Buffer, InterpError, Memory, PreparedRoutine};
 use lowered_ir::ir::{LoweredRoutine, Numerics, Symbol};
+use lowered_ir::passes::runner::Trace as PassTrace;
 use lowered_ir::{text, verify};
 use random_programs::SplitMix64;
 use scheduling::{FmaPolicy, ScheduleOptions, schedule_traced};
@@ -285,10 +286,15 @@ fn traced(
 ) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     let mut steps = StepChecker::new(case);
     let mut trace = Trace::new();
-    let schedule = schedule_traced(&case.routine, &target(caps), options, &mut |step, after| {
-        steps.check(step, after, reorders(step));
-        trace.push((step.to_string(), steps.text.clone()));
-    });
+    let schedule = schedule_traced(
+        &case.routine,
+        &target(caps),
+        options,
+        &mut PassTrace::new(&mut |step, after| {
+            steps.check(step, after, reorders(step));
+            trace.push((step.to_string(), steps.text.clone()));
+        }),
+    );
     let (schedule, bits) = (schedule.unwrap(), steps.bits);
     assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
     (schedule, bits, trace)

@@ -2,6 +2,7 @@
 
 use super::common::{Trace, check, cpu, eager, filled, gpu, parse, steps, target};
 use codegen_core::{Cost, ScheduledRoutine};
+use lowered_ir::passes::runner::Trace as PassTrace;
 use scheduling::{PASS_NAMES, schedule_serial, schedule_traced};
 
 fn check_text(source: &str) -> (ScheduledRoutine, Trace) {
@@ -462,8 +463,9 @@ fn every_step_has_a_name_in_the_list() {
         let on_step = &mut |name: &str, _: &lowered_ir::ir::LoweredRoutine| {
             names.insert(name.to_owned());
         };
-        schedule_traced(&routine, &target(&caps), &eager(), on_step).unwrap();
-        schedule_serial(&routine, &target(&caps), on_step).unwrap();
+        let trace = &mut PassTrace::new(on_step);
+        schedule_traced(&routine, &target(&caps), &eager(), trace).unwrap();
+        schedule_serial(&routine, &target(&caps), trace).unwrap();
     }
     let listed = PASS_NAMES.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(names, listed);

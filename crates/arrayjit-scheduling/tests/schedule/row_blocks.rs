@@ -2,6 +2,7 @@
 //! memory for one block per thread.
 
 use codegen_core::{Caps, ScheduledRoutine};
+use lowered_ir::passes::runner::Trace as PassTrace;
 use random_programs::{Choices, bytes_of_seed};
 use scheduling::{ScheduleOptions, schedule};
 
@@ -123,7 +124,9 @@ fn layers_of_a_network_run_whole() {
         &hidden.routine(),
         &target(&cpu()),
         &ScheduleOptions::default(),
-        &mut |pass, routine| trace.push((pass.to_owned(), lowered_ir::text::print(routine))),
+        &mut PassTrace::new(&mut |pass, routine| {
+            trace.push((pass.to_owned(), lowered_ir::text::print(routine)));
+        }),
     );
     traced.unwrap();
     assert!(!changes(&trace, "block_rows"), "{}", trace.last().unwrap().1);

@@ -13,7 +13,7 @@ use std::{
 use codegen_core::{Access, Code, Param, Slot};
 use lowered_ir::{
     ir::{LoweredRoutine, NodeRef},
-    passes::effects::Effects,
+    passes::{effects::Effects, runner::Trace},
     text,
 };
 
@@ -30,7 +30,7 @@ use crate::{
     settings::FallbackSetting,
 };
 
-/// Divides a routine that `own` has rejected, and compiles the parts; `on_step` gets each stage of each part.
+/// Divides a routine that `own` has rejected, and compiles the parts; `trace` sees each stage of each part.
 /// `runs` counts the work of the fallback.
 ///
 /// # Errors
@@ -43,7 +43,7 @@ pub(crate) fn compile(
     runs: &Arc<FallbackRuns>,
     routine: &LoweredRoutine,
     rejection: CompileError,
-    on_step: &mut dyn FnMut(&str, &LoweredRoutine),
+    trace: &mut Trace<'_>,
 ) -> Result<DividedCode, CompileError> {
     let Some(fallback) = fallback else {
         return Err(match FallbackSetting::suggestion(own.name()) {
@@ -64,10 +64,10 @@ pub(crate) fn compile(
     let (divided, shared) = division.parts();
     let mut parts = Vec::with_capacity(divided.len());
     for part in &divided {
-        on_step("divide", &part.routine);
+        trace.show("divide", &part.routine);
         let compiled = match part.place {
-            PartBackend::Own => code(own, &routine.name, part, on_step)?,
-            PartBackend::Fallback => code(fallback, &routine.name, part, on_step)
+            PartBackend::Own => code(own, &routine.name, part, trace)?,
+            PartBackend::Fallback => code(fallback, &routine.name, part, trace)
                 .map_err(|error| rejected_twice(&division, routine, part, fallback, error))?,
         };
         parts.push(compiled);
@@ -144,7 +144,7 @@ fn rejected_part(
 /// The reason why the backend rejects a routine, if it does.
 fn rejection(own: &Generator, routine: &LoweredRoutine) -> Result<Option<Rejection>, CompileError> {
     verified("division", routine)?;
-    match own.code(routine, &mut |_, _| {}) {
+    match own.code(routine, &mut Trace::none()) {
         Ok(_) => Ok(None),
         Err(error) => generate::rejection(&error).ok_or(error).map(Some),
     }
@@ -154,11 +154,11 @@ fn code(
     generator: &Generator,
     name: &str,
     part: &RoutinePart,
-    on_step: &mut dyn FnMut(&str, &LoweredRoutine),
+    trace: &mut Trace<'_>,
 ) -> Result<PartCode, CompileError> {
     verified("division", &part.routine)?;
     // Errors of linking and running name the routine that the user knows.
-    let code = generator.code(&part.routine, on_step)?.renamed(name);
+    let code = generator.code(&part.routine, trace)?.renamed(name);
     let roles = roles(&code);
     Ok(PartCode { place: part.place, code: Arc::new(code), roles, copy_in: Vec::new(), copy_out: Vec::new() })
 }

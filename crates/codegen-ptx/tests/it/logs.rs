@@ -18,7 +18,7 @@ use filetests::RunCase;
 use filetests::generate::{bytes_of_seed, routine_from_seed};
 use lowered_ir::interp::{Buffer, Memory, PreparedRoutine};
 use lowered_ir::ir::LoweredRoutine;
-use lowered_ir::passes::log::log_values;
+use lowered_ir::passes::{log::log_values, runner::Trace};
 use lowered_ir::pipeline::{self, optimize};
 use ptx_sim::ExecutionOrder;
 use scheduling::schedule_serial;
@@ -169,7 +169,8 @@ fn an_assembler_takes_logs() {
         cases.into_iter().chain([every_type()]).map(|case| case.routine).collect();
     for (routine, target) in routines.iter().flat_map(|routine| Target::ALL.map(|target| (routine, target))) {
         let codegen = ptx(target, PtxOptions::default());
-        let artifact = codegen.compile(&schedule_serial(routine, &codegen, &mut |_, _| {}).unwrap()).unwrap();
+        let artifact =
+            codegen.compile(&schedule_serial(routine, &codegen, &mut Trace::none()).unwrap()).unwrap();
         let Payload::Ptx(module) = artifact.payload() else { panic!("no PTX") };
         tools.accepts(module.text(), target.name()).unwrap();
     }

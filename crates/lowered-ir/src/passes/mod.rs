@@ -21,6 +21,7 @@ mod overwritten;
 mod pure_regions;
 pub mod ranges;
 pub mod regions;
+pub mod runner;
 mod sampled_accesses;
 pub mod settings;
 pub mod simplify;

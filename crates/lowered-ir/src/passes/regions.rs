@@ -39,16 +39,153 @@ impl Region {
     }
 }
 
-/// Runs a pass on each region.
-pub fn each_region(routine: &mut LoweredRoutine, pass: &mut dyn FnMut(&mut LoweredRoutine)) {
-    if !has_regions(&routine.body) {
-        return with_shared(routine, &conditions(&routine.body), pass);
+/// A routine that is divided into its regions, on which several passes run before it is put together. The
+/// routine has its tables and no statements meanwhile; each region is a routine while a pass runs on it.
+pub(crate) struct Regions {
+    inside: Inside,
+    /// The symbols that the steps of scans are meanwhile.
+    steps: Vec<SymbolId>,
+}
+
+/// What is inside of a routine or scan.
+enum Inside {
+    /// The statements of one region.
+    Region(Block),
+    /// Scans, and the statements between them.
+    Sections(Vec<Section>),
+}
+
+/// A scan, or the statements between scans.
+struct Section {
+    /// The step and the end of a scan.
+    scan: Option<(SymbolId, Bound)>,
+    /// The nodes that may be local to this section.
+    own: IdSet<NodeRef>,
+    inside: Inside,
+}
+
+impl Regions {
+    /// Divides a routine.
+    pub(crate) fn of(routine: &mut LoweredRoutine) -> Regions {
+        let mut steps = Vec::new();
+        Regions { inside: Inside::of(routine, &mut steps), steps }
     }
-    visit(routine, &mut |region, own, _| {
-        let shared = region.node_refs().map(|(node, _)| node).filter(|node| !own.contains(node));
-        let shared: Vec<NodeRef> = shared.collect();
-        with_shared(region, &shared, &mut |region| each_region(region, pass));
-    });
+
+    /// Runs a pass on each region.
+    pub(crate) fn each(&mut self, routine: &mut LoweredRoutine, pass: &mut dyn FnMut(&mut LoweredRoutine)) {
+        self.inside.each(routine, pass);
+    }
+
+    /// Puts the routine together. The loops and locals of a routine with scans get new names.
+    pub(crate) fn join(self, routine: &mut LoweredRoutine) {
+        routine.body = match self.inside {
+            Inside::Region(body) => body,
+            sections => sections.join(&mut Fresh::default()),
+        };
+        self.steps.into_iter().rev().for_each(|step| remove_symbol(routine, step));
+    }
+}
+
+impl Inside {
+    fn of(routine: &mut LoweredRoutine, steps: &mut Vec<SymbolId>) -> Inside {
+        match has_regions(&routine.body) {
+            true => Inside::Sections(sections(routine, steps, &mut Inside::of)),
+            false => Inside::Region(std::mem::take(&mut routine.body)),
+        }
+    }
+
+    fn each(&mut self, routine: &mut LoweredRoutine, pass: &mut dyn FnMut(&mut LoweredRoutine)) {
+        match self {
+            Inside::Region(body) => {
+                routine.body = std::mem::take(body);
+                let conditions = conditions(&routine.body);
+                with_shared(routine, &conditions, pass);
+                *body = std::mem::take(&mut routine.body);
+            }
+            Inside::Sections(sections) => sections.iter_mut().for_each(|section| section.each(routine, pass)),
+        }
+    }
+
+    fn join(self, fresh: &mut Fresh) -> Block {
+        match self {
+            Inside::Region(mut body) => {
+                rename(&mut body, fresh);
+                body
+            }
+            Inside::Sections(sections) => {
+                sections.into_iter().flat_map(|section| section.join(fresh)).collect()
+            }
+        }
+    }
+}
+
+impl Section {
+    fn each(&mut self, routine: &mut LoweredRoutine, pass: &mut dyn FnMut(&mut LoweredRoutine)) {
+        let shared = routine.node_refs().map(|(node, _)| node).filter(|node| !self.own.contains(node));
+        let (shared, known): (Vec<NodeRef>, usize) = (shared.collect(), routine.nodes.len());
+        with_shared(routine, &shared, &mut |routine| self.inside.each(routine, pass));
+        let new = routine.node_refs().skip(known);
+        self.own.extend(new.map(|(node, _)| node));
+    }
+
+    fn join(self, fresh: &mut Fresh) -> Block {
+        let Some((step, hi)) = self.scan else { return self.inside.join(fresh) };
+        let var = fresh.loop_id();
+        let mut body = self.inside.join(fresh);
+        walk::substitute(&mut body, step, &Affine::var(var));
+        vec![Stmt::For { var, lo: 0, hi, kind: LoopKind::Scan, body }]
+    }
+}
+
+/// The sections of a routine. `inside` takes the statements of each section from the routine; the step of a
+/// scan is a symbol in them, which is added to `steps`.
+fn sections(
+    routine: &mut LoweredRoutine,
+    steps: &mut Vec<SymbolId>,
+    inside: &mut dyn FnMut(&mut LoweredRoutine, &mut Vec<SymbolId>) -> Inside,
+) -> Vec<Section> {
+    let regions = regions(std::mem::take(&mut routine.body));
+    let mentioned: Vec<IdSet<NodeRef>> = regions.iter().map(Region::mentions).collect();
+    let mut section = |(at, region): (usize, Region)| {
+        let others = || mentioned.iter().enumerate().filter(|(other, _)| *other != at);
+        let mut own = mentioned[at].clone();
+        own.retain(|node| others().all(|(_, nodes)| !nodes.contains(node)));
+        own.retain(|node| Some(*node) != region.condition());
+        routine.body = region.body;
+        let scan = region.scan.map(|(var, end)| {
+            let step = add_symbol(routine, end.limit);
+            steps.push(step);
+            walk::substitute(&mut routine.body, var, &Affine::var(step));
+            if !own.is_empty() {
+                let facts = access::analyze(routine);
+                own.retain(|&node| !facts[node].read_before_write);
+            }
+            (step, end)
+        });
+        Section { scan, own, inside: inside(routine, steps) }
+    };
+    regions.into_iter().enumerate().map(&mut section).collect()
+}
+
+/// Calls `f` on each scan's body as a routine, with the nodes that are its own. The loops and locals of the
+/// routine get new names.
+pub(crate) fn each_scan(
+    routine: &mut LoweredRoutine,
+    f: &mut dyn FnMut(&mut LoweredRoutine, &IdSet<NodeRef>),
+) {
+    let mut steps = Vec::new();
+    let mut whole = |routine: &mut LoweredRoutine, _: &mut Vec<SymbolId>| {
+        Inside::Region(std::mem::take(&mut routine.body))
+    };
+    let mut sections = sections(routine, &mut steps, &mut whole);
+    for Section { scan, own, inside } in &mut sections {
+        if let (Some(_), Inside::Region(body)) = (scan, inside) {
+            routine.body = std::mem::take(body);
+            f(routine, own);
+            *body = std::mem::take(&mut routine.body);
+        }
+    }
+    Regions { inside: Inside::Sections(sections), steps }.join(routine);
 }
 
 /// Runs a pass to which the modes of some local nodes are open.
@@ -69,44 +206,6 @@ fn conditions(body: &[Stmt]) -> Vec<NodeRef> {
     let scans = body.iter().filter(|stmt| scan(stmt).is_some());
     let inside = scans.flat_map(|scan| walk::stmts(std::slice::from_ref(scan)));
     inside.filter_map(Stmt::condition).collect()
-}
-
-/// Calls `f` on each region as a routine, with the nodes that are its own, and with whether it is the body of
-/// a scan. The loops and locals of the routine get new names.
-pub(crate) fn visit(
-    routine: &mut LoweredRoutine,
-    f: &mut dyn FnMut(&mut LoweredRoutine, &IdSet<NodeRef>, bool),
-) {
-    let regions = regions(std::mem::take(&mut routine.body));
-    let mentioned: Vec<IdSet<NodeRef>> = regions.iter().map(Region::mentions).collect();
-    let (mut fresh, mut body) = (Fresh::default(), Block::new());
-    for (at, region) in regions.into_iter().enumerate() {
-        let others = || mentioned.iter().enumerate().filter(|(other, _)| *other != at);
-        let mut own = mentioned[at].clone();
-        own.retain(|node| others().all(|(_, nodes)| !nodes.contains(node)));
-        own.retain(|node| Some(*node) != region.condition());
-        routine.body = region.body;
-        let Some((var, end)) = region.scan else {
-            f(routine, &own, false);
-            rename(&mut routine.body, &mut fresh);
-            body.append(&mut routine.body);
-            continue;
-        };
-        let symbol = add_symbol(routine, end.limit);
-        walk::substitute(&mut routine.body, var, &Affine::var(symbol));
-        if !own.is_empty() {
-            let facts = access::analyze(routine);
-            own.retain(|&node| !facts[node].read_before_write);
-        }
-        f(routine, &own, true);
-        let var = fresh.loop_id();
-        rename(&mut routine.body, &mut fresh);
-        walk::substitute(&mut routine.body, symbol, &Affine::var(var));
-        remove_symbol(routine, symbol);
-        let inside = std::mem::take(&mut routine.body);
-        body.push(Stmt::For { var, lo: 0, hi: end, kind: LoopKind::Scan, body: inside });
-    }
-    routine.body = body;
 }
 
 /// Whether a body has a scan whose body can be a region.
@@ -246,6 +345,12 @@ mod tests {
       }
     }";
 
+    fn each_region(routine: &mut LoweredRoutine, pass: &mut dyn FnMut(&mut LoweredRoutine)) {
+        let mut regions = Regions::of(routine);
+        regions.each(routine, pass);
+        regions.join(routine);
+    }
+
     fn run(routine: &LoweredRoutine) -> Vec<u8> {
         verify(routine).unwrap_or_else(|error| panic!("{error}\n{}", print(routine)));
         let mut memory = Memory::zeroed(routine);
@@ -265,15 +370,15 @@ mod tests {
             verify(region).expect("a region is a routine");
             let locals = region.node_refs().filter(|(_, node)| node.mode.mode() == Some(MemoryMode::Local));
             let locals: Vec<u32> = locals.map(|(node, _)| node.0).collect();
-            seen.push((region.symbols.len(), region.body.len(), locals));
+            seen.push((region.body.len(), locals));
             // A pass may use identifiers that are unused in its region.
             let var = region.fresh().loop_id();
             let body = std::mem::take(&mut region.body);
             region.body = vec![Stmt::serial(var, 1, body)];
         });
-        let nested: Vec<(usize, usize)> = seen.iter().map(|(symbols, body, _)| (*symbols, *body)).collect();
-        assert_eq!(nested, [(0, 2), (1, 1), (2, 1), (1, 1)]);
-        assert_eq!(seen[0].2, [4], "only the statements before the scan mention %4");
+        assert_eq!(seen.iter().map(|(body, _)| *body).collect::<Vec<_>>(), [2, 1, 1, 1]);
+        assert_eq!(seen[0].1, [4], "only the statements before the scan mention %4");
+        assert_eq!(routine.symbols.len(), 0);
         assert_eq!(run(&routine), before);
     }
 

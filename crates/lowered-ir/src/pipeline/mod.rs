@@ -10,7 +10,7 @@ use crate::Lowered;
 use crate::ir::{LoweredRoutine, NodeRef};
 use crate::passes::access::{self, Facts};
 use crate::passes::effects::Effects;
-use crate::passes::regions::each_region;
+use crate::passes::runner::{PassRunner, Trace};
 use crate::passes::virtualize::{self, InlinedComputation};
 use crate::passes::{
     ModeError, cse, dce, decide_modes, expand_powers, gather_one_hot, half_overflow, licm, simplify,
@@ -94,19 +94,19 @@ impl OptimizeError {
 /// # Errors
 /// [`OptimizeError`]; the causes are the user's memory modes, merge buffers and constants.
 pub fn optimize(routine: LoweredRoutine, settings: &OptimizeSettings) -> Result<Optimized, OptimizeError> {
-    optimize_traced(routine, settings, &mut |_, _| {})
+    optimize_traced(routine, settings, &mut Trace::none())
 }
 
-/// Optimizes a verified routine; `on_pass` sees it after each pass, with the pass's name.
+/// Optimizes a verified routine; `trace` sees it after each pass.
 ///
 /// # Errors
 /// [`OptimizeError`], in the cases of [`optimize`].
 pub fn optimize_traced(
     routine: LoweredRoutine,
     settings: &OptimizeSettings,
-    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
+    trace: &mut Trace<'_>,
 ) -> Result<Optimized, OptimizeError> {
-    run(routine, settings, on_pass).map(|(optimized, _)| optimized)
+    run(routine, settings, trace).map(|(optimized, _)| optimized)
 }
 
 /// Optimizes a verified routine that may use virtual nodes of earlier routines; see [`OptimizeCtx`].
@@ -118,7 +118,7 @@ pub fn optimize_in(
     ctx: &OptimizeCtx,
     mut lowered: Lowered,
     settings: &OptimizeSettings,
-    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
+    trace: &mut Trace<'_>,
 ) -> Result<InContext, OptimizeError> {
     let name = lowered.routine.name.clone();
     let own = Effects::of(&lowered.routine.body).writes;
@@ -126,10 +126,10 @@ pub fn optimize_in(
         .import(&mut lowered)
         .map_err(|source| OptimizeError::Mode { routine: name, source: Box::new(source) })?;
     if !imported.is_empty() {
-        on_pass("import", &lowered.routine);
+        trace.show("import", &lowered.routine);
     }
     let Lowered { routine, nodes } = lowered;
-    let (optimized, computed) = run(routine, settings, on_pass)?;
+    let (optimized, computed) = run(routine, settings, trace)?;
     let changes = Changes::new(&optimized.routine, &own, computed);
     Ok(InContext { optimized, nodes, imported, changes })
 }
@@ -137,7 +137,7 @@ pub fn optimize_in(
 fn run(
     mut routine: LoweredRoutine,
     settings: &OptimizeSettings,
-    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
+    trace: &mut Trace<'_>,
 ) -> Result<(Optimized, Vec<InlinedComputation>), OptimizeError> {
     let name = routine.name.clone();
     let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source: Box::new(source) };
@@ -157,7 +157,7 @@ fn run(
     // Inputs, outputs and nodes that are costly to recompute have memory from here on; other nodes are
     // candidates.
     let candidates = decide_modes::decide_modes(&mut routine, &facts, settings).map_err(in_routine)?;
-    on_pass("decide_modes", &routine);
+    trace.show("decide_modes", &routine);
 
     // No statement mentions an inlined node, and the mode of every node that this routine computes is
     // settled.
@@ -166,32 +166,29 @@ fn run(
     decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected_here, settings)
         .map_err(in_routine)?;
     rejected.extend(rejected_here);
-    on_pass("virtualize", &routine);
+    trace.show("virtualize", &routine);
+
+    let mut passes = PassRunner::new(routine, trace);
 
     // No equation of the table applies any more: guards that inlining composed are gone if ranges decide
     // them.
-    each_region(&mut routine, &mut |region| simplify::simplify(region, settings));
-    on_pass("simplify", &routine);
+    passes.run_in_regions("simplify", &mut |region| simplify::simplify(region, settings));
 
     // Sums over a one-hot index read the selected element alone.
-    each_region(&mut routine, &mut |region| gather_one_hot::gather_one_hot(region));
-    on_pass("gather_one_hot", &routine);
+    passes.run_in_regions("gather_one_hot", &mut gather_one_hot::gather_one_hot);
 
     // Powers with constant integral exponents are products.
-    each_region(&mut routine, &mut |region| expand_powers::expand_powers(region, settings));
-    on_pass("expand_powers", &routine);
+    passes.run_in_regions("expand_powers", &mut |region| expand_powers::expand_powers(region, settings));
 
     // No block computes a costly value twice.
-    each_region(&mut routine, &mut |region| cse::cse(region));
-    on_pass("cse", &routine);
+    passes.run_in_regions("cse", &mut cse::cse);
 
     // No loop but the outermost repeats a costly value that does not change.
-    each_region(&mut routine, &mut |region| licm::licm(region));
-    on_pass("licm", &routine);
+    passes.run_in_regions("licm", &mut licm::licm);
 
     // Every store reaches a node that outlives the routine.
-    dce::dce(&mut routine);
-    on_pass("dce", &routine);
+    passes.run("dce", dce::dce);
+    let routine = passes.finish();
 
     // The remaining constants suit their types.
     if let Some(cutoff) = settings.half_constant_cutoff {

@@ -6,7 +6,7 @@
 
 use crate::ir::{IdSet, LoweredRoutine, NodeRef};
 use crate::passes::access::{self, Facts};
-use crate::passes::regions::{has_regions, visit};
+use crate::passes::regions::{each_scan, has_regions};
 use crate::passes::virtualize::virtualize as inline;
 use crate::passes::{InlineRejection, ModeError, OptimizeSettings, decide_modes};
 
@@ -24,9 +24,9 @@ pub(super) fn virtualize(
         return Ok(settled);
     }
     let mut result = Ok(());
-    visit(routine, &mut |region, own, is_scan| {
-        if is_scan && result.is_ok() {
-            result = in_body(region, own, settings, &mut settled);
+    each_scan(routine, &mut |body, own| {
+        if result.is_ok() {
+            result = in_body(body, own, settings, &mut settled);
         }
     });
     result.map(|()| settled)

@@ -9,8 +9,8 @@ use codegen_core::{
     Access, Binding, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
     check_form,
 };
-use lowered_ir::{ir::LoweredRoutine, text::print, verify::verify};
-use scheduling::{ScheduleOptions, schedule_traced};
+use lowered_ir::{ir::LoweredRoutine, passes::runner::Trace, text::print, verify::verify};
+use scheduling::{ScheduleOptions, schedule, schedule_traced};
 use tnode::DType;
 
 use super::{Kind, joined};
@@ -52,10 +52,17 @@ impl Schedule {
         verify(routine).map_err(|e| e.to_string())?;
         let mut steps = Vec::new();
         let mut trace = |step: &str, routine: &LoweredRoutine| steps.push((step.to_owned(), routine.clone()));
-        let scheduled =
-            schedule_traced(routine, &Interpreted::of_target(self.caps.clone()), &self.options, &mut trace)
-                .map_err(|e| e.to_string())?;
-        let Some(after) = &self.after else { return text(&scheduled, self.caps.workgroups) };
+        let target = Interpreted::of_target(self.caps.clone());
+        let scheduled = schedule_traced(routine, &target, &self.options, &mut Trace::new(&mut trace))
+            .map_err(|e| e.to_string())?;
+        let Some(after) = &self.after else {
+            let unseen = schedule(routine, &target, &self.options).map_err(|e| e.to_string())?;
+            let texts = [&scheduled, &unseen].map(|scheduled| text(scheduled, self.caps.workgroups));
+            return match texts {
+                [seen, unseen] if seen == unseen => seen,
+                [_, unseen] => Err(format!("without a trace the kernels are others:\n{}", unseen?)),
+            };
+        };
         let step = steps.iter().find(|(step, _)| step == after);
         let (_, routine) = step.ok_or_else(|| format!("there is no step `{after}`"))?;
         verify(routine).map_err(|e| format!("after {after}: {e}"))?;

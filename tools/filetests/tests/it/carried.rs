@@ -13,7 +13,7 @@ use filetests::generate::{alike, program_from_seed};
 use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{LoweredRoutine, NodeDecl, Numerics};
-use lowered_ir::passes::ModeError;
+use lowered_ir::passes::{ModeError, runner::Trace};
 use lowered_ir::pipeline::{OptimizeCtx, OptimizeError, OptimizeSettings, optimize_in};
 use lowered_ir::{text, verify};
 use tnode::{MemoryMode, ModeState, Reason, Scalar, TensorNode};
@@ -70,7 +70,7 @@ fn run_optimized(
         }
         let handles = lowered.nodes.clone();
         let before = text::print(&lowered.routine);
-        match optimize_in(&ctx, lowered, &OptimizeSettings::default(), &mut |_, _| {}) {
+        match optimize_in(&ctx, lowered, &OptimizeSettings::default(), &mut Trace::none()) {
             Ok(optimized) => {
                 carried += optimized.imported.len();
                 run(&optimized.optimized.routine, &optimized.nodes, values);

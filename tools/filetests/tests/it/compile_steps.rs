@@ -22,6 +22,7 @@ use filetests::generate::{
     families::{FAMILIES, Family},
 };
 use lowered_ir::ir::{LoweredRoutine, walk};
+use lowered_ir::passes::runner::Trace;
 use lowered_ir::pipeline::{self, Optimized, optimize_traced};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
@@ -51,12 +52,14 @@ fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
     laps.end("verify");
     let settings = pipeline::OptimizeSettings::default();
     let on_pass = &mut |pass: &str, _: &LoweredRoutine| laps.end(pass);
-    let Optimized { routine, .. } = optimize_traced(lowered.routine, &settings, on_pass).unwrap();
+    let Optimized { routine, .. } =
+        optimize_traced(lowered.routine, &settings, &mut Trace::new(on_pass)).unwrap();
     laps.end("inputs and outputs");
     for (target, caps) in targets() {
         let options = ScheduleOptions::default();
         let on_step = &mut |step: &str, _: &LoweredRoutine| laps.end(&format!("{target}: {step}"));
-        let schedule = schedule_traced(&routine, &Interpreted::of_target(caps), &options, on_step).unwrap();
+        let trace = &mut Trace::new(on_step);
+        let schedule = schedule_traced(&routine, &Interpreted::of_target(caps), &options, trace).unwrap();
         laps.end(&format!("{target}: kernels"));
         schedule.kernels().iter().for_each(|kernel| verify(kernel.ir()).unwrap());
         laps.end(&format!("{target}: verify kernels"));

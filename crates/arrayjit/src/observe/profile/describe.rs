@@ -102,6 +102,7 @@ impl CallsOf<'_> {
 #[cfg(all(test, feature = "cranelift"))]
 mod tests {
     use assignments::{Assignments, builder};
+    use lowered_ir::passes::runner::Trace;
     use tnode::{DType, MemoryMode};
 
     use crate::{Backend, Settings};
@@ -196,7 +197,7 @@ mod tests {
           }";
         let routine = lowered_ir::text::parse(text).expect("a valid text");
         let backend = Backend::open_with("inline", &Settings::default()).expect("it is in every build");
-        let schedule = backend.generator().schedule(&routine, &mut |_, _| {}).expect("it is valid");
+        let schedule = backend.generator().schedule(&routine, &mut Trace::none()).expect("it is valid");
         let statements = Statements::default();
         let (codegen, schedule) = (backend.codegen(), &schedule);
         let calls = CallsOf { codegen, schedule, nodes: &[], statements: &statements }.describe();

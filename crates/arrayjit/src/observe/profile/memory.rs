@@ -111,6 +111,8 @@ fn name(schedule: &ScheduledRoutine, node: NodeRef) -> String {
 
 #[cfg(all(test, feature = "cranelift"))]
 mod tests {
+    use lowered_ir::passes::runner::Trace;
+
     use super::*;
     use crate::{Backend, Settings};
 
@@ -135,7 +137,7 @@ mod tests {
         let settings = Settings { threads: 2, ..Settings::default() };
         let routine = lowered_ir::text::parse(TEXT).expect("a valid text");
         let backend = Backend::open_with("multicore", &settings).expect("it is in every build");
-        let schedule = backend.generator().schedule(&routine, &mut |_, _| {}).expect("a valid routine");
+        let schedule = backend.generator().schedule(&routine, &mut Trace::none()).expect("a valid routine");
         MemoryPlan::of(&schedule)
     }
 

@@ -5,7 +5,7 @@ use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
 use codegen_core::ScheduledRoutine;
 use lowered_ir::ir::walk;
-use lowered_ir::passes::cost;
+use lowered_ir::passes::{cost, runner::Trace};
 use lowered_ir::pipeline::{OptimizeSettings, Optimized, optimize};
 use scheduling::{ScheduleOptions, schedule_traced};
 
@@ -59,7 +59,8 @@ fn compiled(text: &str) -> (Optimized, ScheduledRoutine) {
     let optimized = optimize(lowered.routine, &OptimizeSettings::default()).unwrap();
     let backend = backend();
     let options = ScheduleOptions::default();
-    let schedule = schedule_traced(&optimized.routine, backend.codegen(), &options, &mut |_, _| {}).unwrap();
+    let schedule =
+        schedule_traced(&optimized.routine, backend.codegen(), &options, &mut Trace::none()).unwrap();
     (optimized, schedule)
 }
 

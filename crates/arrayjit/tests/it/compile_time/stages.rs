@@ -5,6 +5,8 @@ use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
 use codegen_core::{Caps, Interpreted, Workgroups};
 use filetests::generate::GeneratedProgram;
+use lowered_ir::ir::LoweredRoutine;
+use lowered_ir::passes::runner::Trace;
 use lowered_ir::pipeline::{self, optimize_traced};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
@@ -19,28 +21,25 @@ pub(crate) fn compile(backend: &Backend, program: &GeneratedProgram, lap: &mut d
     verify(&lowered.routine).unwrap();
     lap("verify lowered");
     let settings = pipeline::OptimizeSettings::default();
-    let optimized =
-        optimize_traced(lowered.routine, &settings, &mut |pass, _| lap(&format!("optimize: {pass}")))
-            .unwrap();
+    let on_pass = &mut |pass: &str, _: &LoweredRoutine| lap(&format!("optimize: {pass}"));
+    let optimized = optimize_traced(lowered.routine, &settings, &mut Trace::new(on_pass)).unwrap();
     lap("optimize: inputs and outputs");
     verify(&optimized.routine).unwrap();
     lap("verify optimized");
     let codegen = backend.codegen();
     let options = ScheduleOptions::default();
-    let schedule = schedule_traced(&optimized.routine, codegen, &options, &mut |step, _| {
-        lap(&format!("schedule: {step}"));
-    })
-    .unwrap();
+    let on_pass = &mut |pass: &str, _: &LoweredRoutine| lap(&format!("schedule: {pass}"));
+    let trace = &mut Trace::new(on_pass);
+    let schedule = schedule_traced(&optimized.routine, codegen, &options, trace).unwrap();
     lap("schedule: kernels");
     schedule.kernels().iter().for_each(|kernel| verify(kernel.ir()).unwrap());
     lap("verify kernels");
     codegen.compile(&schedule).unwrap();
     lap("codegen");
     let gpu = Caps { workgroups: Some(Workgroups::new(256, 16 << 10)), ..codegen.caps().clone() };
-    schedule_traced(&optimized.routine, &Interpreted::of_target(gpu), &options, &mut |step, _| {
-        lap(&format!("schedule for a GPU: {step}"));
-    })
-    .unwrap();
+    let on_pass = &mut |pass: &str, _: &LoweredRoutine| lap(&format!("schedule for a GPU: {pass}"));
+    let trace = &mut Trace::new(on_pass);
+    schedule_traced(&optimized.routine, &Interpreted::of_target(gpu), &options, trace).unwrap();
     lap("schedule for a GPU: kernels");
 }
 

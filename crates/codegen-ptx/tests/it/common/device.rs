@@ -8,6 +8,7 @@ use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::log::{LogLine, LogStyle};
+use lowered_ir::passes::runner::Trace;
 use ptx_sim::{
     ExecutionOrder, GlobalBuffer, KernelStats, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run,
 };
@@ -34,7 +35,7 @@ pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> 
 /// The log of a case, compiled with logging. Every kernel must leave the results of the interpreter of the
 /// IR, as in [`run_case`].
 pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> Result<String, Outcome> {
-    let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {});
+    let scheduled = schedule_serial(&case.routine, codegen, &mut Trace::none());
     let scheduled = scheduled.map_err(|error| match error {
         ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
         error => Outcome::Failed(error.to_string()),
