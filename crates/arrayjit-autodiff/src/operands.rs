@@ -273,8 +273,10 @@ impl Statement {
     }
 }
 
-/// Whether two operands are the same element at every point.
+/// Whether two operands are the same element at every point, whatever the extents are. A gradient over sizes
+/// of a run has the bits of the gradient for these sizes, 1 included.
 fn same_access(accum: &Accum, a: usize, b: usize) -> bool {
     let (operands, projections) = (accum.rhs.operands(), accum.projections.project_rhs());
-    a == b || (operands[a].node().is_some() && operands[a] == operands[b] && projections[a] == projections[b])
+    let is_same = || operands[a] == operands[b] && projections[a] == projections[b];
+    a == b || (operands[a].node().is_some() && is_same() && accum.projections.are_alike(a, b))
 }

@@ -191,6 +191,11 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "p[i] := i32(1 + i % 3) where i < n\n y[i,k] := x[p[i], k]\n loss :+= y[i,k] * y[i,k] * w[0,k]",
         "x, w",
     ),
+    (
+        "an array beside itself, of one element for some sizes",
+        "e[i,j] := tanh(v[i] - v[j])\n loss :+= exp(e[i,j])\n loss += sin(v[j] * x[0,0])",
+        "x, v",
+    ),
     ("two sizes", "y[i,j] := x[i,0] * v[j]\n loss :+= exp(y[i,j])", "x, v"),
     (
         "from the end by halves",

@@ -201,6 +201,9 @@ pub fn extent(dim: usize) -> i64 {
     i64::try_from(dim).unwrap_or(i64::MAX)
 }
 
+/// The most operands of an operation.
+const MAX_OPERANDS: usize = 3;
+
 /// A product space and its projections to the arrays of one assignment.
 ///
 /// Dimensions exclude padding; lowering shifts indices by the margins.
@@ -217,6 +220,8 @@ pub struct Projections {
     rhs_dims: Vec<Dims>,
     project_lhs: Projection,
     project_rhs: Vec<Projection>,
+    /// For each of the operands of an operation, the first one that is [alike](Self::are_alike).
+    alike: [u8; MAX_OPERANDS],
     /// See [`with_unit_axes`](Self::with_unit_axes).
     unit_axes: Option<Box<Projections>>,
     debug_info: String,
@@ -263,6 +268,14 @@ impl fmt::Display for ArrayRole {
             ArrayRole::Rhs(at) => write!(f, "operand {}", at + 1),
         }
     }
+}
+
+/// For each operand, the position of the first one with the same indices.
+fn first_alike(rhs: &[Indexed]) -> [u8; MAX_OPERANDS] {
+    std::array::from_fn(|at| {
+        let first = (0..at).find(|&before| rhs.get(at).is_some_and(|(_, index)| *index == rhs[before].1));
+        first.unwrap_or(at) as u8
+    })
 }
 
 impl Projections {
@@ -335,6 +348,7 @@ impl Projections {
         let iterating = || (0..axes.len()).filter(|&axis| is_iterated(axis));
         let iterated: Vec<LoopId> = iterating().map(axis_iterator).collect();
         let counted = |projection: &[AxisIndex]| in_counts(projection, bounded, &iterated);
+        let alike = first_alike(&rhs);
         let (rhs_dims, project_rhs) = rhs.into_iter().map(|(dims, p)| (dims, counted(&p))).unzip();
         Projections {
             product_space: iterating().map(|axis| axes[axis]).collect(),
@@ -345,9 +359,16 @@ impl Projections {
             lhs_dims: lhs.0,
             rhs_dims,
             project_rhs,
+            alike,
             unit_axes: None,
             debug_info,
         }
+    }
+
+    /// Whether two operands of the operation have the same indices, also if axes of extent 1 have other
+    /// extents: `v[i]` and `v[j]` are not alike, although both are `v[0]` if `v` has one element.
+    pub fn are_alike(&self, a: usize, b: usize) -> bool {
+        self.alike.get(a) == self.alike.get(b)
     }
 
     /// These projections with the axes of extent 1 that the array written has, and their iterators in the
@@ -384,12 +405,14 @@ impl Projections {
             check(place, array, self.product_iterators.len(), |id| self.product_iterators.contains(&id))?;
             check_computed(rhs.len(), place, &array.1)?;
         }
+        let alike = first_alike(&rhs);
         let (rhs_dims, project_rhs) = rhs.into_iter().unzip();
         Ok(Projections {
             lhs_dims: lhs.0,
             project_lhs: lhs.1,
             rhs_dims,
             project_rhs,
+            alike,
             unit_axes: None,
             debug_info: debug_info.into(),
             ..self.clone()
