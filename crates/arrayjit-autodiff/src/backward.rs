@@ -42,6 +42,23 @@ pub(crate) struct BackwardPass<'a> {
     pub(crate) reached: BTreeSet<TensorNode>,
 }
 
+/// The statements of a step that write one node, and the adjoint of what they leave in it.
+struct NodeWrites<'a> {
+    first: &'a Accum,
+    adjoint: &'a Adjoint,
+    statements: Vec<Statement>,
+    /// Whether each element has at most one value.
+    once: bool,
+    /// Whether all elements have one.
+    covers: bool,
+    /// Whether the elements have older values that the loss depends on.
+    keeps_old: bool,
+    /// Whether a statement reads the node.
+    is_read: bool,
+    /// Whether the node of the adjoint must keep its values.
+    is_shared: bool,
+}
+
 /// How an accumulation combines values with the elements of its target.
 pub(crate) enum Combination {
     /// It stores the values.
@@ -204,92 +221,106 @@ impl<'a> BackwardPass<'a> {
         let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();
         let (once, covers) = (are_injective(&projections), are_surjective(&projections));
         let combination = combination(first, once)?;
-        let node = &first.lhs;
-        let keeps_old = !first.init_neutral && self.tape.forward.is_active_before(at, node);
+        let keeps_old = !first.init_neutral && self.tape.forward.is_active_before(at, &first.lhs);
         let mut statements = Vec::new();
         for accum in parts {
             statements.push(Statement::new(accum, at, once, &mut self.tape)?);
         }
-        let own =
-            adjoint.given || parts.iter().any(|accum| own_reads(accum).any(|read| !is_apart(accum, read)));
         let is_read = parts.iter().any(|accum| own_reads(accum).next().is_some());
+        let is_shared =
+            adjoint.given || parts.iter().any(|accum| own_reads(accum).any(|read| !is_apart(accum, read)));
+        let mut writes =
+            NodeWrites { first, adjoint, statements, once, covers, keeps_old, is_read, is_shared };
         if parts.is_empty() {
-            if keeps_old && own {
-                self.carry(adjoint, node, first)?;
-            } else if keeps_old {
-                self.adjoints.insert(node.clone(), adjoint.clone());
-            }
-            return Ok(());
+            return self.older_of_sum(&writes);
         }
         match combination {
-            Combination::Constant if keeps_old && !covers => {
-                self.carry_rest(adjoint, node, &statements)?;
-            }
-            Combination::Constant => {}
-            Combination::Store => {
-                if parts.len() > 1 && !once {
-                    return Err(reduction(first, "write the parts to nodes of their own"));
-                }
-                let keeps_rest = keeps_old && !covers;
-                // Lowering rejects elements that are set to 0 twice without a read in between.
-                let own = own || !statements.iter().all(|statement| self.reads_adjoint(statement));
-                if keeps_rest && own {
-                    self.carry_rest(adjoint, node, &statements)?;
-                }
-                let rest = Adjoint { sparse: true, ..adjoint.clone() };
-                if keeps_rest && !own && is_read {
-                    self.adjoints.insert(node.clone(), rest.clone());
-                }
-                for statement in &mut statements {
-                    let bindings = self.last_writer(adjoint, statement)?;
-                    self.operands(statement, &bindings, false)?;
-                }
-                if keeps_rest && !own {
-                    self.clear(&adjoint.node, &statements)?;
-                    self.adjoints.insert(node.clone(), rest);
-                }
-            }
-            Combination::Add | Combination::Subtract => {
-                if keeps_old && own {
-                    self.carry(adjoint, node, first)?;
-                }
-                if keeps_old && !own {
-                    self.adjoints.insert(node.clone(), adjoint.clone());
-                }
-                let negated = matches!(combination, Combination::Subtract);
-                for statement in &mut statements {
-                    let bindings = at_target(adjoint, &statement.accum);
-                    self.operands(statement, &bindings, negated)?;
-                }
-            }
-            Combination::Function(op) => {
-                for statement in &mut statements {
-                    let Derivative::Formula(formula) = rules::unary(op) else { continue };
-                    let value = statement.accumulated(&mut self.tape)?;
-                    let result = self.result_at_target(statement)?;
-                    let mut bindings = at_target(adjoint, &statement.accum);
-                    bindings.values = Some((result, [value.clone(), value]));
-                    self.through(statement, &formula, &bindings)?;
-                }
-            }
-            Combination::Elementwise(op) => {
-                let older = match keeps_old {
-                    true if covers => Some(self.older(adjoint, node)?),
-                    true => Some(self.carry(adjoint, node, first)?),
-                    false => None,
-                };
-                for (position, statement) in statements.iter_mut().enumerate() {
-                    let starts = covers && position == 0;
-                    self.elementwise(
-                        statement,
-                        op,
-                        adjoint,
-                        older.as_ref().map(|node| (node, covers, starts)),
-                    )?;
-                }
-            }
-            Combination::Extreme => self.extreme(adjoint, &mut statements, keeps_old, at)?,
-            Combination::Product => self.product(adjoint, &mut statements, keeps_old, at)?,
+            Combination::Constant if keeps_old && !covers => self.carry_rest(&writes),
+            Combination::Constant => Ok(()),
+            Combination::Store => self.store(&mut writes),
+            Combination::Add => self.add(&mut writes, false),
+            Combination::Subtract => self.add(&mut writes, true),
+            Combination::Function(op) => self.function(&mut writes, op),
+            Combination::Elementwise(op) => self.elementwise(&mut writes, op),
+            Combination::Extreme => self.extreme(adjoint, &mut writes.statements, keeps_old, at),
+            Combination::Product => self.product(adjoint, &mut writes.statements, keeps_old, at),
+        }
+    }
+
+    /// The older version of a node has the adjoint of the newer one, in a node of its own if this one is
+    /// shared.
+    fn older_of_sum(&mut self, writes: &NodeWrites<'_>) -> Result<()> {
+        let NodeWrites { first, adjoint, .. } = *writes;
+        if writes.keeps_old && writes.is_shared {
+            self.carry(adjoint, first)?;
+        } else if writes.keeps_old {
+            self.adjoints.insert(first.lhs.clone(), adjoint.clone());
+        }
+        Ok(())
+    }
+
+    /// Differentiates statements that store values.
+    fn store(&mut self, writes: &mut NodeWrites<'_>) -> Result<()> {
+        let NodeWrites { first, adjoint, .. } = *writes;
+        if writes.statements.len() > 1 && !writes.once {
+            return Err(reduction(first, "write the parts to nodes of their own"));
+        }
+        let keeps_rest = writes.keeps_old && !writes.covers;
+        // Lowering rejects elements that are set to 0 twice without a read in between.
+        let has_copy =
+            writes.is_shared || !writes.statements.iter().all(|statement| self.reads_adjoint(statement));
+        if keeps_rest && has_copy {
+            self.carry_rest(writes)?;
+        }
+        let rest = Adjoint { sparse: true, ..adjoint.clone() };
+        if keeps_rest && !has_copy && writes.is_read {
+            self.adjoints.insert(first.lhs.clone(), rest.clone());
+        }
+        for statement in &mut writes.statements {
+            let bindings = self.last_writer(adjoint, statement)?;
+            self.operands(statement, &bindings, false)?;
+        }
+        if keeps_rest && !has_copy {
+            self.clear(&adjoint.node, &writes.statements)?;
+            self.adjoints.insert(first.lhs.clone(), rest);
+        }
+        Ok(())
+    }
+
+    /// Differentiates statements that add or subtract values.
+    fn add(&mut self, writes: &mut NodeWrites<'_>, negated: bool) -> Result<()> {
+        self.older_of_sum(writes)?;
+        for statement in &mut writes.statements {
+            let bindings = at_target(writes.adjoint, &statement.accum);
+            self.operands(statement, &bindings, negated)?;
+        }
+        Ok(())
+    }
+
+    /// Differentiates statements that store a function of their values.
+    fn function(&mut self, writes: &mut NodeWrites<'_>, op: UnaryOp) -> Result<()> {
+        let Derivative::Formula(formula) = rules::unary(op) else { return Ok(()) };
+        for statement in &mut writes.statements {
+            let value = statement.accumulated(&mut self.tape)?;
+            let result = self.result_at_target(statement)?;
+            let mut bindings = at_target(writes.adjoint, &statement.accum);
+            bindings.values = Some((result, [value.clone(), value]));
+            self.through(statement, &formula, &bindings)?;
+        }
+        Ok(())
+    }
+
+    /// Differentiates statements that combine each element with one value.
+    fn elementwise(&mut self, writes: &mut NodeWrites<'_>, op: BinaryOp) -> Result<()> {
+        let NodeWrites { first, adjoint, covers, .. } = *writes;
+        let older = match writes.keeps_old {
+            true if covers => Some(self.older(adjoint, &first.lhs)?),
+            true => Some(self.carry(adjoint, first)?),
+            false => None,
+        };
+        for (position, statement) in writes.statements.iter_mut().enumerate() {
+            let starts = covers && position == 0;
+            self.element(statement, op, adjoint, older.as_ref().map(|node| (node, covers, starts)))?;
         }
         Ok(())
     }
@@ -312,8 +343,10 @@ impl<'a> BackwardPass<'a> {
         Ok(Bindings { sparse: true, values: None, ..bindings })
     }
 
-    /// Combines each element with one value, as a binary operation does.
-    fn elementwise(
+    /// Differentiates a statement that combines each element with one value, as a binary operation does.
+    /// `older` is the adjoint of the older version, whether statements write all of it, and whether this is
+    /// the first of them.
+    fn element(
         &mut self,
         statement: &mut Statement,
         op: BinaryOp,
@@ -351,8 +384,8 @@ impl<'a> BackwardPass<'a> {
     }
 
     /// A new adjoint for the older version of a node, with the values of the newer one.
-    fn carry(&mut self, adjoint: &Adjoint, node: &TensorNode, accum: &Accum) -> Result<TensorNode> {
-        let older = self.older(adjoint, node)?;
+    fn carry(&mut self, adjoint: &Adjoint, accum: &Accum) -> Result<TensorNode> {
+        let older = self.older(adjoint, &accum.lhs)?;
         self.tape.copy(&adjoint.node, &older, &accum.origin)?;
         Ok(older)
     }
@@ -366,10 +399,9 @@ impl<'a> BackwardPass<'a> {
     }
 
     /// Like [`carry`](Self::carry), with 0 for the elements that statements overwrite.
-    fn carry_rest(&mut self, adjoint: &Adjoint, node: &TensorNode, statements: &[Statement]) -> Result<()> {
-        let Some(first) = statements.first() else { return Ok(()) };
-        let older = self.carry(&Adjoint { sparse: true, ..adjoint.clone() }, node, &first.accum)?;
-        self.clear(&older, statements)
+    fn carry_rest(&mut self, writes: &NodeWrites<'_>) -> Result<()> {
+        let older = self.carry(&Adjoint { sparse: true, ..writes.adjoint.clone() }, writes.first)?;
+        self.clear(&older, &writes.statements)
     }
 
     /// Whether the adjoint of some operand grows by the adjoint of the statement's result.
