@@ -325,6 +325,51 @@ fn is_half_pixel(cx: &NodeContext<'_>) -> Result<bool> {
     Ok(cx.text_or("coordinate_transformation_mode", default)? == "half_pixel")
 }
 
+/// One axis of the samples of regions. For axis 0, statements define for the region `r` the length `l0` and
+/// the count of samples `g0` of a part, and for each sample its place `a0`, which `c0` brings into the image,
+/// the pixel `b0` in front of it, and the positions `p0` and weights `w0` of its two pixels.
+struct RegionAxis<'a> {
+    samples: AxisSamples<'a>,
+    /// The first and last edge of the region, in pixels.
+    edges: [String; 2],
+    /// The parts of a region, and the most samples of a part.
+    counts: [usize; 2],
+    /// The samples of each part, or 0 for one in each pixel.
+    ratio: i64,
+    is_half_pixel: bool,
+}
+
+impl RegionAxis<'_> {
+    fn statements(&self) -> String {
+        let RegionAxis { samples: own, edges: [start, end], counts: [parts, count], ratio, .. } = self;
+        let (axis, shape, stride) = (own.axis, own.shape, own.stride);
+        let (full, dims, regions) = (dims(&[shape, &[2]].concat()), dims(shape), shape[0]);
+        let (size, last) = (own.size as f64, own.size as f64 - 1.0);
+        let (length, offset) = match self.is_half_pixel {
+            true => (format!("{end} - {start}"), " - 0.5"),
+            false => (format!("max({end} - {start}, 1.0)"), ""),
+        };
+        let grid = match ratio {
+            1.. => format!("{ratio}.0"),
+            _ => format!("max(0.0 - floor(-(l{axis}[r] / {parts}.0)), 0.0)"),
+        };
+        let [_, part, sample] = own.letters else { return String::new() };
+        let [raw, low, c] = ["a", "b", "c"].map(|name| own.at(name));
+        let (step, tap) = (format!("l{axis}[r] / {parts}.0"), format!("t{axis}"));
+        format!(
+            "node l{axis} f32[{regions}], g{axis} f32[{regions}], a{axis} f32[{dims}], c{axis} f32[{dims}], \
+             b{axis} f32[{dims}], p{axis} i32[{full}], w{axis} f32[{full}]\n\
+             l{axis}[r] := {length}\ng{axis}[r] := {grid}\n\
+             {raw} := {start}{offset} + {part} * {step} + ({sample} + 0.5) * {step} / g{axis}[r] where {part} < {parts}, {sample} < {count}\n\
+             {c} := min(max({raw}, 0.0), {last:?})\n{low} := floor({c})\n\
+             {} := i32(min({low} + {tap}, {last:?})) * {stride} where {tap} < 2\n\
+             {} := where(and({raw} >= -1.0, {raw} <= {size:?}), where({tap} == 0, 1.0 - ({c} - {low}), {c} - {low}), 0.0) where {tap} < 2\n",
+            own.tap("p"),
+            own.tap("w"),
+        )
+    }
+}
+
 /// Letters: `r` the region, `c` the channel, `h` and `v` the part, `i` and `j` the sample in it.
 fn align(cx: &mut NodeContext<'_>) -> Lowered {
     let (x, regions, batch) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
@@ -350,57 +395,25 @@ fn align(cx: &mut NodeContext<'_>) -> Lowered {
     let source = cx.bind_array(&image)?;
     let region = cx.bind_array(&regions)?;
     let image_of = cx.bind_array(&batch)?.at(&["r".into()]);
-    let half = is_half_pixel(cx)?;
+    let is_half_pixel = is_half_pixel(cx)?;
     let scale = float(DType::F32, f64::from(cx.float_or("spatial_scale", 1.0)?));
     let ratio = cx.int_or("sampling_ratio", 0)?;
-    let mut text = String::new();
-    let ends = [(1, 3, height), (0, 2, width)];
+    let edge = |at: usize| format!("f32({}) * {scale}", region.at(&["r".into(), at.to_string()]));
     let letters = [["r", "h", "i"], ["r", "v", "j"]].map(|names| names.map(str::to_owned));
     let shapes = [0, 1].map(|axis| [count, parts[axis], samples[axis]]);
-    let mut axes = Vec::new();
-    for (axis, (start, end, size)) in ends.into_iter().enumerate() {
-        let edge = |at: usize| format!("f32({}) * {scale}", region.at(&["r".into(), at.to_string()]));
-        let offset = if half { " - 0.5" } else { "" };
-        let length = format!("{} - {}", edge(end), edge(start));
-        let length = if half { length } else { format!("max({length}, 1.0)") };
-        let grid = if ratio > 0 {
-            format!("{ratio}.0")
-        } else {
-            format!("max(0.0 - floor(-(l{axis}[r] / {}.0)), 0.0)", parts[axis])
-        };
-        let [_, part, sample] = &letters[axis];
-        let own = AxisSamples {
-            axis,
-            size,
-            stride: if axis == 0 { width } else { 1 },
-            letters: &letters[axis],
-            shape: &shapes[axis],
-        };
-        let last = size as f64 - 1.0;
-        let (raw, low, tap) = (own.at("a"), own.at("b"), format!("t{axis}"));
-        let full = dims(&[&shapes[axis], [2].as_slice()].concat());
-        let own_dims = dims(&shapes[axis]);
-        let step = format!("l{axis}[r] / {}.0", parts[axis]);
-        text.push_str(&format!(
-            "node l{axis} f32[{count}], g{axis} f32[{count}], a{axis} f32[{own_dims}], c{axis} f32[{own_dims}], \
-             b{axis} f32[{own_dims}], p{axis} i32[{full}], w{axis} f32[{full}]\n\
-             l{axis}[r] := {length}\ng{axis}[r] := {grid}\n\
-             {raw} := {}{offset} + {part} * {step} + ({sample} + 0.5) * {step} / g{axis}[r] where {part} < {}, {sample} < {}\n\
-             {c} := min(max({raw}, 0.0), {last:?})\n{low} := floor({c})\n\
-             {} := i32(min({low} + {tap}, {last:?})) * {} where {tap} < 2\n\
-             {} := where(and({raw} >= -1.0, {raw} <= {:?}), where({tap} == 0, 1.0 - ({c} - {low}), {c} - {low}), 0.0) where {tap} < 2\n",
-            edge(start),
-            parts[axis],
-            samples[axis],
-            own.tap("p"),
-            own.stride,
-            own.tap("w"),
-            size as f64,
-            c = own.at("c"),
-        ));
-        axes.push(own);
-    }
-    let (position, weight) = position_and_weight(&axes);
+    let axes = [(1, 3, height, width), (0, 2, width, 1)];
+    let axes = [0, 1].map(|axis| {
+        let (start, end, size, stride) = axes[axis];
+        RegionAxis {
+            samples: AxisSamples { axis, size, stride, letters: &letters[axis], shape: &shapes[axis] },
+            edges: [edge(start), edge(end)],
+            counts: [parts[axis], samples[axis]],
+            ratio,
+            is_half_pixel,
+        }
+    });
+    let mut text: String = axes.iter().map(RegionAxis::statements).collect();
+    let (position, weight) = position_and_weight(&axes.map(|axis| axis.samples));
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
     let element =
         source.at(&[format!("(i32({image_of}) * {channels} + c) * {} + {position}", height * width)]);
