@@ -214,8 +214,9 @@ impl RandomText {
             let read = format!("{name}[{}]", indices(&letters.collect::<String>()));
             terms.push([format!("{read} * {read}"), format!("tanh({read})")][self.below(2)].clone());
         }
-        let mentioned = INPUTS.iter().map(|(name, _)| *name);
-        self.gradients = mentioned.filter(|name| self.text.contains(&format!("{name}["))).collect();
+        let is_mentioned =
+            |name: &&str| ["{}[", "({},"].iter().any(|read| self.text.contains(&read.replace("{}", name)));
+        self.gradients = INPUTS.iter().map(|(name, _)| *name).filter(is_mentioned).collect();
         self.text += &format!(
             "loss :+= {}\nloss += {}\ngrad loss by {}\n",
             terms[0],
