@@ -121,7 +121,13 @@ impl StoredElements {
     /// The elements that a nest stores in iterations of their own ([`reads_then_writes`]).
     fn of(stmt: &Stmt, node: NodeRef) -> Option<StoredElements> {
         let loops = loop_ends(stmt);
-        let (_, index) = store(nest::chain(stmt).1, node)?;
+        let (vars, block) = nest::chain(stmt);
+        let (_, index) = store(block, node)?;
+        // A loop of no iteration stores nothing, whatever the loops around it do.
+        let runs = |var: &LoopId| loops.get(var).is_some_and(|end| end.constant() >= Some(1));
+        if !vars.iter().all(|var| index.iter().any(|at| at.mentions(*var)) || runs(var)) {
+            return None;
+        }
         // An axis has its own loop, or the element 0 alone.
         let mut used = BTreeSet::new();
         let is_own = |at: &Affine| at.as_constant().map_or_else(|| used.insert(at.as_var()), |at| at == 0);
