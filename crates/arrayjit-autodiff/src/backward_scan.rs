@@ -207,7 +207,8 @@ impl Tape {
         *self.stored_bytes.entry(scan.symbol).or_default() += bytes_of(node)?;
         let name = plain_name(node);
         let steps = self.temporary(&format!("{name}_steps"), &all, node.dtype())?;
-        let value = self.temporary(&format!("{name}_now"), &dims, node.dtype())?;
+        // A padded or computed read of the value ends where that of the node does.
+        let value = self.temporary_like(node, &format!("{name}_now"), node.dtype())?;
         let letter = AxisIndex::Iterator(Var::Symbol(symbol));
         let index: Vec<AxisIndex> = std::iter::once(letter).chain(identity_projections(&dims)).collect();
         let row = Access::new(&steps, &all, &index);

@@ -150,7 +150,8 @@ impl Tape {
         for node in scan.written.iter().filter(|node| !scan.keeps(node)) {
             let name = format!("{}_again", plain_name(node));
             let name = self.forward.names.unused(|number| numbered(&name, number));
-            let copy = TensorNode::builder(name).dims(node.dims_without_padding()?).dtype(node.dtype());
+            let copy = TensorNode::builder(name).dims(node.dims_without_padding()?);
+            let copy = copy.run_sizes(node.run_sizes().into()).dtype(node.dtype());
             let is_virtual = node.mode().known_virtual();
             let copy = if is_virtual { copy.mode(MemoryMode::Virtual) } else { copy };
             again.insert(node.clone(), copy.build()?);

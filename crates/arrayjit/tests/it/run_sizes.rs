@@ -228,6 +228,16 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "x, w",
     ),
     (
+        "a scan that reads behind the end of what it overwrites",
+        "c[i,k] := x[i,k]\n p[i] := i + 1 where i < n\n scan t in 0..3 { z[i,k] := sin(pad(c, 0.5)[i + 1, k] * w[0,k]) where i < n\n u[i,k] := sin(pad(c, 0.25)[p[i], k] * w[1,k])\n c[i,k] += z[i,k] - u[i,k] }\n loss :+= tanh(c[i,k])",
+        "x, w",
+    ),
+    (
+        "a scan with checkpoints that reads behind the end of what it overwrites",
+        "c[i,k] := x[i,k]\n scan t in 0..4 checkpoint every 2 { z[i,k] := sin(pad(c, 0.5)[i + 1, k]) where i < n, k < 24\n c[i,k] += x[i,k] * z[i,k] }\n loss :+= tanh(c[i,k])",
+        "x",
+    ),
+    (
         "a scan over an array of steps",
         "node h f32[4, n, 24]\n h[0,i,k] := x[i,k]\n scan t in 0..3 { z[i,j] :+= h[t,i,k] * w[k,j]\n h[t + 1,i,j] := tanh(z[i,j] + v[0]) }\n loss :+= h[3,i,k] * x[i,k]",
         "x, w, v",
