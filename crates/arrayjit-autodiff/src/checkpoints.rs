@@ -8,7 +8,7 @@
 //! Source: Griewank, Achieving logarithmic growth of temporal and spatial complexity in reverse automatic
 //! differentiation, 1992; here in one level.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assignments::indexing::{AxisIndex, StaticSymbol, identity_projections};
 use assignments::{
@@ -21,7 +21,7 @@ use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::backward::BackwardPass;
 use crate::backward_scan::{bytes_of, reads_first};
 use crate::error::Result;
-use crate::forward_program::filled;
+use crate::forward_program::{filled, reads, targets};
 use crate::name_supply::numbered;
 use crate::scans::{ScanRange, Segments, accums_mut, backwards, substitute};
 use crate::statement::{Tape, plain_name};
@@ -73,6 +73,7 @@ impl BackwardPass<'_> {
         for step in forward {
             steps.extend(self.tape.step_again(step, scan, &again)?);
         }
+        let steps = without_unread(steps);
         // Copies of values that a later step overwrites are made before the loops.
         let copies = std::mem::replace(&mut self.tape.backward, outer);
         self.tape.backward.extend(copies);
@@ -87,6 +88,23 @@ impl BackwardPass<'_> {
         );
         Ok(both)
     }
+}
+
+/// The steps without those of virtual nodes that only steps which are not computed again have read. A virtual
+/// node without a use cannot be inlined in a scan with a condition.
+fn without_unread(steps: Vec<ProgramStep>) -> Vec<ProgramStep> {
+    let mut read: BTreeSet<TensorNode> = BTreeSet::new();
+    let mut kept = Vec::with_capacity(steps.len());
+    for step in steps.into_iter().rev() {
+        let targets = targets(&step);
+        let is_used = |node: &TensorNode| !node.mode().known_virtual() || read.contains(node);
+        if targets.is_empty() || targets.iter().any(is_used) {
+            read.extend(reads(&step).into_iter().cloned());
+            kept.push(step);
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 /// The number of steps from one checkpoint to the next with which a scan of `steps` steps stores the fewest

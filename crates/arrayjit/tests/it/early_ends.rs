@@ -183,3 +183,29 @@ fn random_scans_that_end_early_have_the_values_of_the_steps_before() {
         }
     }
 }
+
+/// The arrays with an axis for the steps have all values, so the statements that compute them do not run again.
+#[test]
+fn gradients_with_checkpoints_end_early_too() {
+    let text = "param x f64[3] := normal(1)
+        node h f64[9,3]
+        h[t,i] := 0.4
+        c[i] := x[i]
+        n := 0
+        scan t in 0..8 while n < 5 {
+            h[t + 1,i] := 0.5 * h[t,i] + sin(c[i]) * x[i]
+            c[i] := tanh(c[i] + h[t,i])
+            n += 1
+        }
+        loss :+= h[t,i] * c[i]
+        grad loss by x
+        keep loss, x.grad";
+    for (name, backend) in backends() {
+        let nodes = ["loss", "x.grad"];
+        let whole = values(&backend, text, &nodes);
+        for every in [1, 2, 4] {
+            let divided = text.replace("n < 5", &format!("n < 5 checkpoint every {every}"));
+            assert_eq!(values(&backend, &divided, &nodes), whole, "{every} on {name}");
+        }
+    }
+}
