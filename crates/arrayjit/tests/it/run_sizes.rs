@@ -37,6 +37,11 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("windows that begin before", "y[i,k] :+= pad(x, 0)[i + d - 5, k] * w[d,k] where i < n, d < 6", &["y"]),
     ("windows with holes", "y[i,k] :+= pad(x, 0)[i + 2*d - 3, k] * w[d,k] where i < n, d < 4", &["y"]),
     ("from the end", "y[i,k] := x[n - 1 - i, k] where i < n\n last[k] := x[n - 1, k]", &["y", "last"]),
+    (
+        "ranges that are sums",
+        "node q f32[n + 1], r f32[2*n]\n q[i] := v[0] * i where i < n + 1\n r[i] := 1 where 2*n > i\n r[i] += x[i,0] where i < n",
+        &["q", "r"],
+    ),
     ("two sizes", "y[i,j] := x[i,0] * v[j]\n s[j] :+= y[i,j]\n t :+= s[j] * v[j]", &["y", "s", "t"]),
     (
         "gathers",

@@ -154,7 +154,7 @@ fn constraint(constraint: &mut Constraint, scope: &Scope) -> Result<()> {
 /// Replaces the names in a side of a comparison. A side that is a size becomes its symbol, below which a
 /// letter may stay.
 fn side(side: &mut IndexExpr, scope: &Scope) -> Result<()> {
-    match scope.quotient_size(side) {
+    match scope.derived_size(side) {
         Some(size) => *side = IndexExpr::atom(Atom::Symbol(scope.name(size)), side.span.clone()),
         None => index(side, scope)?,
     }

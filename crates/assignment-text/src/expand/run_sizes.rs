@@ -184,10 +184,11 @@ impl Scope {
         Some(found)
     }
 
-    /// The size that an expression of sizes with a quotient is.
-    pub(super) fn quotient_size(&self, value: &IndexExpr) -> Option<RunSize> {
-        let is_quotient = value.divides() && self.mentions_sizes(value);
-        is_quotient.then(|| self.size_sum(value).ok()?.size()).flatten()
+    /// The size that an expression of sizes is, if it has a quotient or no value of 0 or less. A sum that may
+    /// be 0, such as `n - 1`, bounds loops without being a size, which has at least one element.
+    pub(super) fn derived_size(&self, value: &IndexExpr) -> Option<RunSize> {
+        let sum = self.mentions_sizes(value).then(|| self.size_sum(value).ok())??;
+        (value.divides() || sum.range().0 >= 1).then(|| sum.size()).flatten()
     }
 
     /// The name of the symbol of a size, which the program enters.
