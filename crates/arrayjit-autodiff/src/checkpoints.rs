@@ -90,8 +90,8 @@ impl BackwardPass<'_> {
     }
 }
 
-/// The steps without those of virtual nodes that only steps which are not computed again have read. A virtual
-/// node without a use cannot be inlined in a scan with a condition.
+/// Removes the steps that compute virtual nodes without a use: the statements that read them are not computed
+/// again. A virtual node without a use cannot be inlined in a scan with a condition.
 fn without_unread(steps: Vec<ProgramStep>) -> Vec<ProgramStep> {
     let mut read: BTreeSet<TensorNode> = BTreeSet::new();
     let mut kept = Vec::with_capacity(steps.len());

@@ -184,7 +184,7 @@ fn random_scans_that_end_early_have_the_values_of_the_steps_before() {
     }
 }
 
-/// The arrays with an axis for the steps have all values, so the statements that compute them do not run again.
+/// An array with an axis for the steps has all values, so the statements that compute it do not run again.
 #[test]
 fn gradients_with_checkpoints_end_early_too() {
     let text = "param x f64[3] := normal(1)
