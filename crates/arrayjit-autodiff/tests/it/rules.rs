@@ -118,8 +118,8 @@ not unique:
   derivative 0. Operations on bits have none, since they are defined on integers alone.
 * Where a condition has selected another value, an adjoint is 0. Rules that multiply by a factor then select 0
   instead, so that an infinite factor gives no NaN: `where(x > 0, log(x), 0)` has derivative 0 at 0. Second
-  derivatives take a selection of 0 where `g` is 0, of a multiple of `g` otherwise, for that multiple wherever it
-  is a number: the factor is the derivative by `g` also where `g` is 0.
+  derivatives take a selection of 0 where `g` is 0, of a multiple of `g` otherwise, for that multiple wherever
+  it is a number: the factor is the derivative by `g` also where `g` is 0.
 ";
 
 const TAIL: &str = "

@@ -72,8 +72,8 @@ fn of_products_with_zeros() {
     );
 }
 
-/// The second derivatives of a square at 0 are products of two first ones, although the adjoint of its base is
-/// 0 there.
+/// The second derivatives of a square at 0 are products of two first ones, although the adjoint of its base
+/// is 0 there.
 #[test]
 fn where_an_adjoint_is_0() {
     for function in ["log", "sqrt", "exp", "recip", "tanh"] {
