@@ -112,8 +112,8 @@ impl VectorCode {
 ///
 /// # Errors
 ///
-/// If the program is invalid, or if the instruction set cannot compute it exactly. The code computes the same
-/// bits as [`evaluate`](crate::evaluate()), except for the payload and sign of NaN.
+/// If the program is invalid, or if the instruction set cannot compute it exactly. The code computes the bits
+/// that the operations define, except for the payload and sign of NaN.
 pub fn compile(program: &VectorProgram, isa: Isa) -> Result<VectorCode, VectorCompileError> {
     program.check()?;
     let mut unit = lower(program, isa)?;

@@ -7,8 +7,6 @@ mod processor; // instruction sets, and those that this processor has
 
 #[cfg(feature = "assembler")]
 mod check; // verifies programs
-#[cfg(feature = "assembler")]
-mod evaluate; // the reference evaluator
 
 #[cfg(feature = "assembler")]
 mod address; // general registers for pointers
@@ -42,8 +40,6 @@ pub use crate::check::VectorProgramError;
 #[cfg(feature = "assembler")]
 pub use crate::code::{VectorCode, VectorCompileError, compile};
 #[cfg(feature = "assembler")]
-pub use crate::evaluate::{EvaluateError, EvaluationState, evaluate};
-#[cfg(feature = "assembler")]
 pub use crate::exec::ExecutableCode;
 #[cfg(feature = "assembler")]
 pub use crate::lower::nibble_lookups;
@@ -65,4 +61,4 @@ macro_rules! debug_as_display {
     };
 }
 #[cfg(feature = "assembler")]
-debug_as_display!(EvaluateError, VectorProgramError, VectorCompileError);
+debug_as_display!(VectorProgramError, VectorCompileError);

@@ -1,4 +1,4 @@
-//! Compares translated programs, run by the evaluator of `vector-asm`, with the interpreter of the IR. The
+//! Compares translated programs, run by `vector-evaluator`, with the interpreter of the IR. The
 //! tests need no vector instructions.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Expr, LoweredRoutine, walk};
 use scheduling::{ScheduleOptions, legalize, schedule};
 use tnode::Scalar;
-use vector_asm::{EvaluationState, evaluate};
+use vector_evaluator::{EvaluationState, evaluate};
 
 use super::{Result, Target, translate};
 use crate::caps::host_caps;

@@ -7,6 +7,7 @@ use common::{check, machine};
 use vector_asm::{
     Binary, CounterSum, Index, LaneType, LoopRange, StoredType, VectorAddress, VectorBuilder, VectorType,
 };
+use vector_evaluator::EvaluationState;
 
 const F32: LaneType = LaneType::F32;
 
@@ -296,7 +297,7 @@ fn conversions_at_the_ends_of_ranges() {
             let y = b.convert(x, to);
             b.store(VectorAddress::at(1, to), y);
             let args = vec![bytes.clone(), vec![0; (n * to.bytes()) as usize]];
-            check(&b.finish(), vector_asm::EvaluationState { args, ..Default::default() }, 0..1);
+            check(&b.finish(), EvaluationState { args, ..Default::default() }, 0..1);
         }
     }
 }
@@ -332,7 +333,7 @@ fn integers_to_floats_round_once() {
         let y = b.convert(x, to);
         b.store(VectorAddress::at(1, to), y);
         let args = vec![bytes.clone(), vec![0; (n * to.bytes()) as usize]];
-        check(&b.finish(), vector_asm::EvaluationState { args, ..Default::default() }, 0..1);
+        check(&b.finish(), EvaluationState { args, ..Default::default() }, 0..1);
     }
 }
 
@@ -357,7 +358,7 @@ fn extremes_of_special_values() {
             let result = b.binary(op, x, y);
             b.store(VectorAddress::at(2, element), result);
             let args = vec![bytes(&left), bytes(&right), vec![0; 64 * element.bytes() as usize]];
-            let state = vector_asm::EvaluationState { args, ..Default::default() };
+            let state = EvaluationState { args, ..Default::default() };
             check(&b.finish(), state, 0..1);
             for constant in special {
                 let mut b = VectorBuilder::new();
@@ -366,7 +367,7 @@ fn extremes_of_special_values() {
                 let result = b.binary(op, x, c);
                 b.store(VectorAddress::at(1, element), result);
                 let args = vec![bytes(&special.repeat(8)), vec![0; 64 * element.bytes() as usize]];
-                check(&b.finish(), vector_asm::EvaluationState { args, ..Default::default() }, 0..1);
+                check(&b.finish(), EvaluationState { args, ..Default::default() }, 0..1);
             }
         }
     }

@@ -8,9 +8,10 @@ use common::{Failure, try_check};
 use proptest::prelude::*;
 use random_programs::Choices;
 use vector_asm::{
-    Binary, Comparison, Counter, CounterSum, EvaluationState, Index, LaneType, LoopRange, StoredType, Unary,
-    Value, Variable, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorType,
+    Binary, Comparison, Counter, CounterSum, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorType,
 };
+use vector_evaluator::EvaluationState;
 
 /// Bytes of each array. Addresses stay within it.
 const BYTES: i64 = 8192;

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use vector_asm::{
-    Binary, Comparison, Counter, EvaluationState, Index, Isa, LaneType, LoopRange, StoredType, Unary, Value,
-    Variable, VectorAddress, VectorBuilder, VectorCode, VectorCompileError, VectorOp, VectorProgram,
-    VectorProgramError, VectorStmt, VectorType, compile, evaluate,
+    Binary, Comparison, Counter, Index, Isa, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    VectorAddress, VectorBuilder, VectorCode, VectorCompileError, VectorOp, VectorProgram,
+    VectorProgramError, VectorStmt, VectorType, compile,
 };
+use vector_evaluator::{EvaluationState, evaluate};
 
 const F32: LaneType = LaneType::F32;
 
@@ -178,7 +179,7 @@ fn the_evaluator_keeps_within_memory() {
     let x = b.load(VectorAddress::at(0, F32).plus(8), VectorType::new(F32, 2));
     b.store(VectorAddress::at(0, F32), x);
     let mut machine = EvaluationState { args: vec![vec![0; 12]], ..EvaluationState::default() };
-    let wrong = evaluate(&b.finish(), &mut machine, 0..1).unwrap_err().to_string();
+    let wrong = evaluate(&b.finish(), &mut machine, 0..1).unwrap_err();
     assert_eq!(wrong, "4 bytes at 12 of base Some(0) are outside of its 12 bytes");
 }
 

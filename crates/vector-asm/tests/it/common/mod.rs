@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
-use vector_asm::{
-    EvaluationState, ExecutableCode, Isa, VectorCompileError, VectorProgram, compile, evaluate,
-};
+use vector_asm::{ExecutableCode, Isa, VectorCompileError, VectorProgram, compile};
+
+use vector_evaluator::{EvaluationState, evaluate};
 
 /// Whole pages on every system: of 4 KB on most, of 16 KB on Apple's, of 64 KB on some of ARM64.
 const PAGE: usize = 1 << 16;
@@ -147,7 +147,7 @@ pub(crate) fn try_check(
     part: Range<u64>,
 ) -> Result<(), Failure> {
     let mut expected = machine.clone();
-    evaluate(program, &mut expected, part.clone()).map_err(|e| Failure::Differs(e.to_string()))?;
+    evaluate(program, &mut expected, part.clone()).map_err(Failure::Differs)?;
     for isa in Isa::ALL {
         let code = compile(program, isa).map_err(Failure::Rejected)?;
         decode(&code, isa).map_err(Failure::Differs)?;

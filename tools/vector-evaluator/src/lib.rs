@@ -1,12 +1,11 @@
-//! The reference evaluator. It defines the meaning of programs, and compiled code is compared with it bit for
-//! bit, except for the payload and sign of NaN.
+//! The reference evaluator of vector programs. Compiled code is compared with it bit for bit, except for the
+//! payload and sign of NaN.
+#![forbid(unsafe_code)]
 
 use std::ops::Range as Span;
 
 use half::{bf16, f16};
-
-use crate::check::VectorProgramError;
-use crate::program::{
+use vector_asm::{
     Binary, Comparison, Counter, CounterSum, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
     VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
@@ -22,22 +21,6 @@ pub struct EvaluationState {
     pub scratch: Vec<u8>,
 }
 
-/// Why a program cannot be evaluated.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum EvaluateError {
-    /// The program is invalid.
-    #[error(transparent)]
-    Program(#[from] VectorProgramError),
-    /// An access is outside of the memory of a base, or of the scratch memory, which has none.
-    #[error("{bytes} bytes at {at} of base {base:?} are outside of its {len} bytes")]
-    Outside { base: Option<u32>, at: i64, bytes: usize, len: usize },
-    /// The state has no such base or binding.
-    #[error("the evaluation has no {0}")]
-    Missing(String),
-}
-
 /// Runs a program, with `call` as the range of the loop that has [`LoopRange::Call`].
 ///
 /// # Errors
@@ -48,8 +31,8 @@ pub fn evaluate(
     program: &VectorProgram,
     machine: &mut EvaluationState,
     call: Span<u64>,
-) -> Result<(), EvaluateError> {
-    program.check()?;
+) -> Result<(), String> {
+    program.check().map_err(|error| error.to_string())?;
     let mut run = Evaluator {
         program,
         machine,
@@ -72,11 +55,11 @@ struct Evaluator<'a> {
 }
 
 impl Evaluator<'_> {
-    fn block(&mut self, body: &[VectorStmt]) -> Result<(), EvaluateError> {
+    fn block(&mut self, body: &[VectorStmt]) -> Result<(), String> {
         body.iter().try_for_each(|stmt| self.statement(stmt))
     }
 
-    fn statement(&mut self, stmt: &VectorStmt) -> Result<(), EvaluateError> {
+    fn statement(&mut self, stmt: &VectorStmt) -> Result<(), String> {
         match stmt {
             VectorStmt::Loop { counter, range, body } => {
                 let span = match range {
@@ -112,7 +95,7 @@ impl Evaluator<'_> {
     }
 
     /// The end of a loop.
-    fn end(&self, limit: u64, clips: &[CounterSum]) -> Result<u64, EvaluateError> {
+    fn end(&self, limit: u64, clips: &[CounterSum]) -> Result<u64, String> {
         let mut end = limit as i64;
         for clip in clips {
             let mut value = clip.offset;
@@ -124,45 +107,40 @@ impl Evaluator<'_> {
         Ok(end.max(0) as u64)
     }
 
-    fn index(&self, index: Index) -> Result<i64, EvaluateError> {
+    fn index(&self, index: Index) -> Result<i64, String> {
         match index {
             Index::Counter(Counter(c)) => Ok(self.counters[c as usize] as i64),
             Index::Binding(b) => {
                 let binding = self.machine.bindings.get(b as usize);
-                binding.copied().ok_or_else(|| EvaluateError::Missing(format!("binding {b}")))
+                binding.copied().ok_or_else(|| format!("the evaluation has no binding {b}"))
             }
         }
     }
 
-    fn affine(&self, offset: i64, terms: &[(Index, i64)]) -> Result<i64, EvaluateError> {
+    fn affine(&self, offset: i64, terms: &[(Index, i64)]) -> Result<i64, String> {
         terms.iter().try_fold(offset, |sum, &(index, coefficient)| {
             Ok(sum.wrapping_add(self.index(index)?.wrapping_mul(coefficient)))
         })
     }
 
     /// The bytes of one lane in memory.
-    fn bytes(
-        &mut self,
-        place: &VectorAddress,
-        lane: usize,
-        bytes: usize,
-    ) -> Result<&mut [u8], EvaluateError> {
+    fn bytes(&mut self, place: &VectorAddress, lane: usize, bytes: usize) -> Result<&mut [u8], String> {
         let at = self.affine(place.offset, &place.terms)?.wrapping_add(place.step.wrapping_mul(lane as i64));
         let memory = match place.base {
             None => &mut self.machine.scratch,
             Some(base) => match self.machine.args.get_mut(base as usize) {
                 Some(memory) => memory,
-                None => return Err(EvaluateError::Missing(format!("base {base}"))),
+                None => return Err(format!("the evaluation has no base {base}")),
             },
         };
         let len = memory.len();
         let start = usize::try_from(at).ok();
-        start
-            .and_then(|start| memory.get_mut(start..start.checked_add(bytes)?))
-            .ok_or(EvaluateError::Outside { base: place.base, at, bytes, len })
+        start.and_then(|start| memory.get_mut(start..start.checked_add(bytes)?)).ok_or_else(|| {
+            format!("{bytes} bytes at {at} of base {:?} are outside of its {len} bytes", place.base)
+        })
     }
 
-    fn load(&mut self, place: &VectorAddress, lane: usize, element: LaneType) -> Result<u64, EvaluateError> {
+    fn load(&mut self, place: &VectorAddress, lane: usize, element: LaneType) -> Result<u64, String> {
         let bytes = bytes_of(element, place.memory);
         let mut word = [0; 8];
         word[..bytes].copy_from_slice(self.bytes(place, lane, bytes)?);
@@ -175,14 +153,14 @@ impl Evaluator<'_> {
         if lanes.len() == 1 { lanes[0] } else { lanes[lane] }
     }
 
-    fn op(&mut self, ty: VectorType, op: &VectorOp) -> Result<Vec<u64>, EvaluateError> {
+    fn op(&mut self, ty: VectorType, op: &VectorOp) -> Result<Vec<u64>, String> {
         (0..ty.lanes as usize).map(|lane| self.op_lane(ty.element, op, lane)).collect()
     }
 
-    fn op_lane(&mut self, element: LaneType, op: &VectorOp, i: usize) -> Result<u64, EvaluateError> {
+    fn op_lane(&mut self, element: LaneType, op: &VectorOp, i: usize) -> Result<u64, String> {
         let of = |value: Value| self.program.values[value.0 as usize].element;
         Ok(match op {
-            VectorOp::Constant(bits) => element.truncate(*bits),
+            VectorOp::Constant(bits) => truncate(element, *bits),
             VectorOp::Load(place) => self.load(place, i, element)?,
             VectorOp::LoadIf { condition, place, otherwise } => match self.lane(*condition, i) {
                 0 => self.lane(*otherwise, i),
@@ -192,14 +170,14 @@ impl Evaluator<'_> {
             VectorOp::Slice { of, start } => self.values[of.0 as usize][*start as usize + i],
             VectorOp::Index { offset, terms, step } => {
                 let lane = step.wrapping_mul(i as i64);
-                element.truncate(self.affine(*offset, terms)?.wrapping_add(lane) as u64)
+                truncate(element, self.affine(*offset, terms)?.wrapping_add(lane) as u64)
             }
             VectorOp::Unary(op, a) => unary(*op, element, self.lane(*a, i)),
             VectorOp::Binary(op, a, b) => binary(*op, element, self.lane(*a, i), self.lane(*b, i)),
             VectorOp::Fma(a, b, c) => fma(element, self.lane(*a, i), self.lane(*b, i), self.lane(*c, i)),
             VectorOp::Compare(comparison, a, b) => {
                 let holds = compare(*comparison, of(*a), self.lane(*a, i), self.lane(*b, i));
-                if holds { element.truncate(u64::MAX) } else { 0 }
+                if holds { truncate(element, u64::MAX) } else { 0 }
             }
             VectorOp::Select(condition, a, b) => match self.lane(*condition, i) {
                 0 => self.lane(*b, i),
@@ -217,7 +195,7 @@ fn bytes_of(element: LaneType, memory: StoredType) -> usize {
 
 fn from_memory(element: LaneType, memory: StoredType, word: u64) -> u64 {
     match memory {
-        StoredType::Same | StoredType::U8 | StoredType::U16 => element.truncate(word),
+        StoredType::Same | StoredType::U8 | StoredType::U16 => truncate(element, word),
         StoredType::I8 => u64::from(i32::from(word as u8 as i8) as u32),
         StoredType::I16 => u64::from(i32::from(word as u16 as i16) as u32),
         StoredType::F16 => u64::from(f16::from_bits(word as u16).to_f32().to_bits()),
@@ -265,13 +243,16 @@ fn unary(op: Unary, element: LaneType, a: u64) -> u64 {
             Unary::Not => unreachable!("the check rejects it"),
         };
     }
-    element.truncate(match op {
-        Unary::Negate => a.wrapping_neg(),
-        Unary::Absolute if element.is_signed() => element.signed(a).wrapping_abs() as u64,
-        Unary::Absolute => a,
-        Unary::Not => !a,
-        _ => unreachable!("the check rejects it"),
-    })
+    truncate(
+        element,
+        match op {
+            Unary::Negate => a.wrapping_neg(),
+            Unary::Absolute if element.is_signed() => signed(element, a).wrapping_abs() as u64,
+            Unary::Absolute => a,
+            Unary::Not => !a,
+            _ => unreachable!("the check rejects it"),
+        },
+    )
 }
 
 fn binary(op: Binary, element: LaneType, a: u64, b: u64) -> u64 {
@@ -292,20 +273,23 @@ fn binary(op: Binary, element: LaneType, a: u64, b: u64) -> u64 {
         };
     }
     let amount = (b % u64::from(element.bits())) as u32;
-    element.truncate(match op {
-        Binary::Add => a.wrapping_add(b),
-        Binary::Subtract => a.wrapping_sub(b),
-        Binary::Multiply => a.wrapping_mul(b),
-        Binary::And => a & b,
-        Binary::Or => a | b,
-        Binary::Xor => a ^ b,
-        Binary::ShiftLeft => a << amount,
-        Binary::ShiftRight if element.is_signed() => (element.signed(a) >> amount) as u64,
-        Binary::ShiftRight => a >> amount,
-        Binary::Divide | Binary::Maximum | Binary::Minimum => {
-            unreachable!("the check rejects it, or it is above")
-        }
-    })
+    truncate(
+        element,
+        match op {
+            Binary::Add => a.wrapping_add(b),
+            Binary::Subtract => a.wrapping_sub(b),
+            Binary::Multiply => a.wrapping_mul(b),
+            Binary::And => a & b,
+            Binary::Or => a | b,
+            Binary::Xor => a ^ b,
+            Binary::ShiftLeft => a << amount,
+            Binary::ShiftRight if element.is_signed() => (signed(element, a) >> amount) as u64,
+            Binary::ShiftRight => a >> amount,
+            Binary::Divide | Binary::Maximum | Binary::Minimum => {
+                unreachable!("the check rejects it, or it is above")
+            }
+        },
+    )
 }
 
 fn fma(element: LaneType, a: u64, b: u64, c: u64) -> u64 {
@@ -324,7 +308,7 @@ fn compare(comparison: Comparison, element: LaneType, a: u64, b: u64) -> bool {
     match element {
         LaneType::F32 => holds(comparison, single(a), single(b)),
         LaneType::F64 => holds(comparison, double(a), double(b)),
-        LaneType::I32 | LaneType::I64 => holds(comparison, element.signed(a), element.signed(b)),
+        LaneType::I32 | LaneType::I64 => holds(comparison, signed(element, a), signed(element, b)),
         LaneType::U32 | LaneType::U64 => holds(comparison, a, b),
     }
 }
@@ -346,19 +330,17 @@ fn convert(from: LaneType, to: LaneType, a: u64) -> u64 {
     match from {
         LaneType::F32 => number!(single(a)),
         LaneType::F64 => number!(double(a)),
-        LaneType::I32 | LaneType::I64 => number!(from.signed(a)),
+        LaneType::I32 | LaneType::I64 => number!(signed(from, a)),
         LaneType::U32 | LaneType::U64 => number!(a),
     }
 }
 
-impl LaneType {
-    /// Clears the bits that a lane has no room for.
-    fn truncate(self, bits: u64) -> u64 {
-        if self.bits() == 32 { bits & 0xffff_ffff } else { bits }
-    }
+/// Clears the bits that a lane has no room for.
+fn truncate(lane: LaneType, bits: u64) -> u64 {
+    if lane.bits() == 32 { bits & 0xffff_ffff } else { bits }
+}
 
-    /// Sign-extends a lane of a signed integer.
-    fn signed(self, bits: u64) -> i64 {
-        if self.bits() == 32 { i64::from(bits as u32 as i32) } else { bits as i64 }
-    }
+/// Sign-extends a lane of a signed integer.
+fn signed(lane: LaneType, bits: u64) -> i64 {
+    if lane.bits() == 32 { i64::from(bits as u32 as i32) } else { bits as i64 }
 }
