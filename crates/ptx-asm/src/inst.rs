@@ -12,8 +12,7 @@ mod registers;
 mod types;
 
 pub use self::ops::{
-    AtomicOp, CmpOp, FenceScope, MmaShape, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, ShuffleMode,
-    VoteMode,
+    AtomicOp, CmpOp, MmaShape, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, ShuffleMode,
 };
 pub use self::types::Ty;
 
@@ -59,9 +58,6 @@ pub enum Inst {
         /// Operand.
         src: Reg,
     },
-    /// Converts two `F32`, the low half first, to a pair of 16-bit floats in a register of class `B32`,
-    /// rounding to nearest even. `to` is `F16x2` or `Bf16x2`.
-    ConvertPair { to: Ty, dst: Reg, halves: [PtxOperand; 2] },
     /// `ld`: reads one, two or four consecutive elements.
     Load {
         /// The state space.
@@ -113,9 +109,6 @@ pub enum Inst {
     },
     /// `bar.warp.sync`: synchronizes the lanes of the warp and orders their memory accesses.
     WarpBarrier,
-    /// `fence.acq_rel`: orders the thread's memory accesses before the fence ahead of those after the fence,
-    /// as seen by the threads of the scope.
-    Fence(FenceScope),
     /// `shfl.sync`: every lane reads a register of another lane. A lane whose source lane lies outside the
     /// segment reads its own register.
     Shuffle {
@@ -130,9 +123,6 @@ pub enum Inst {
         /// Lanes per segment: a power of two up to 32.
         width: u32,
     },
-    /// `vote.sync`: reduces the predicates of the warp's lanes. The destination is of class `Pred`, or `B32`
-    /// for [`VoteMode::Ballot`].
-    Vote { vote: VoteMode, dst: Reg, src: Reg },
     /// `ldmatrix`: loads one, two or four 8×8 matrices of 16-bit elements from shared memory. Lane `8 m + r`
     /// gives the address of row `r` of matrix `m`. Lane `l` receives elements `2 (l mod 4)` and
     /// `2 (l mod 4) + 1` of row `l / 4` of each matrix, or of column `l / 4` if `transposed`.

@@ -10,8 +10,7 @@ mod program; // programs, kernels, statements, operands
 pub use crate::builder::PtxBuilder;
 pub use crate::check::{PtxError, check};
 pub use crate::inst::{
-    AtomicOp, CmpOp, FenceScope, Inst, MmaShape, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode,
-    ShuffleMode, Ty, VoteMode,
+    AtomicOp, CmpOp, Inst, MmaShape, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, ShuffleMode, Ty,
 };
 pub use crate::print::print;
 pub use crate::program::{

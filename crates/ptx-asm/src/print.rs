@@ -248,13 +248,6 @@ impl Printer<'_> {
             Inst::Convert { to, from, rounding, dst, src } => {
                 format!("cvt{}.{}.{} {}, {}", rounding.name(), to.name(), from.name(), reg(*dst), reg(*src))
             }
-            Inst::ConvertPair { to, dst, halves: [low, high] } => format!(
-                "cvt.rn.{}.f32 {}, {}, {}",
-                to.name(),
-                reg(*dst),
-                operand(Ty::F32, *high),
-                operand(Ty::F32, *low)
-            ),
             Inst::Load { space, ty, constant, dsts, from } => {
                 let cached = if *constant { ".nc" } else { "" };
                 let kind = format!("{}{cached}{}.{}", space, vector(dsts.len()), memory_type(*ty));
@@ -279,7 +272,6 @@ impl Printer<'_> {
             Inst::Barrier { id, threads: None } => format!("bar.sync {id}"),
             Inst::Barrier { id, threads: Some(threads) } => format!("bar.sync {id}, {threads}"),
             Inst::WarpBarrier => "bar.warp.sync 0xffffffff".into(),
-            Inst::Fence(scope) => format!("fence.acq_rel.{}", scope.name()),
             Inst::Shuffle { mode, dst, src, lane, width } => {
                 let last = if *mode == ShuffleMode::Up { 0 } else { 31 };
                 let clamp = (32_u32.wrapping_sub(*width) << 8) | last;
@@ -290,9 +282,6 @@ impl Printer<'_> {
                     reg(*dst),
                     reg(*src)
                 )
-            }
-            Inst::Vote { vote, dst, src } => {
-                format!("vote.sync.{} {}, {}, {EVERY_LANE}", vote.name(), reg(*dst), reg(*src))
             }
             Inst::Ldmatrix { transposed, dsts, from } => {
                 let transposed = if *transposed { ".trans" } else { "" };
@@ -473,20 +462,11 @@ fn bits_type(bits: u32) -> &'static str {
 }
 
 fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> String {
-    let wide = match ty {
-        Ty::S32 => Ty::S64,
-        _ => Ty::U64,
+    let third = match (op, ty) {
+        (PtxTernaryOp::MulAddWide, Ty::S32) => Ty::S64,
+        (PtxTernaryOp::MulAddWide, _) => Ty::U64,
+        _ => ty,
     };
-    let (op, third, table) = match op {
-        PtxTernaryOp::Fma => ("fma.rn", ty, None),
-        PtxTernaryOp::MulAdd => ("mad.lo", ty, None),
-        PtxTernaryOp::MulAddWide => ("mad.wide", wide, None),
-        PtxTernaryOp::Permute => ("prmt", ty, None),
-        PtxTernaryOp::FunnelLeft => ("shf.l.wrap", ty, None),
-        PtxTernaryOp::FunnelRight => ("shf.r.wrap", ty, None),
-        PtxTernaryOp::Logic(table) => ("lop3", ty, Some(table)),
-    };
-    let table = table.map(|table| format!(", {table}")).unwrap_or_default();
     let (a, b, c) = (operand(ty, a), operand(ty, b), operand(third, c));
-    format!("{op}.{} {}, {a}, {b}, {c}{table}", ty.name(), reg(dst))
+    format!("{}.{} {}, {a}, {b}, {c}", op.name(), ty.name(), reg(dst))
 }

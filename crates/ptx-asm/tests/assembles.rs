@@ -4,9 +4,9 @@ use std::slice;
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{
-    AddressOperand, AtomicOp, CmpOp, FenceScope, GuardPredicate, Inst, MmaShape, PtxBinaryOp, PtxBuilder,
-    PtxKernel, PtxOperand, PtxProgram, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, ShuffleMode,
-    SpecialReg, StateSpace, Target, Ty, VoteMode, check, print,
+    AddressOperand, AtomicOp, CmpOp, GuardPredicate, Inst, MmaShape, PtxBinaryOp, PtxBuilder, PtxKernel,
+    PtxOperand, PtxProgram, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, ShuffleMode, SpecialReg,
+    StateSpace, Target, Ty, check, print,
 };
 use smallvec::smallvec;
 
@@ -28,7 +28,7 @@ fn candidates() -> Vec<Inst> {
                 }
             }
         }
-        for op in TERNARY {
+        for &op in PtxTernaryOp::ALL {
             for c in operands(r).into_iter().chain(operands(register(RegClass::B64, 0))) {
                 for dst in [r, register(RegClass::B64, 0)] {
                     found.push(Inst::Ternary { op, ty, dst, a: r.into(), b: 5_u32.into(), c });
@@ -52,8 +52,6 @@ fn candidates() -> Vec<Inst> {
                 found.push(Inst::Convert { to: ty, from, rounding, dst: r, src });
             }
         }
-        let halves = [register(RegClass::F32, 0).into(), register(RegClass::F32, 1).into()];
-        found.push(Inst::ConvertPair { to: ty, dst: register(RegClass::B32, 0), halves });
         for space in [StateSpace::Global, StateSpace::Shared, StateSpace::Local] {
             let base = register(if space == StateSpace::Global { RegClass::B64 } else { RegClass::B32 }, 0);
             for place in [
@@ -88,9 +86,8 @@ fn candidates() -> Vec<Inst> {
 
 /// Instructions without a type operand.
 fn untyped() -> Vec<Inst> {
-    let [b16, b32, b64, f32, pred] =
-        [RegClass::B16, RegClass::B32, RegClass::B64, RegClass::F32, RegClass::Pred]
-            .map(|class| register(class, 0));
+    let [b16, b32, b64, f32] =
+        [RegClass::B16, RegClass::B32, RegClass::B64, RegClass::F32].map(|class| register(class, 0));
     let mut found: Vec<Inst> = [SpecialReg::Thread, SpecialReg::Block, SpecialReg::Blocks, SpecialReg::Lane]
         .map(|special| Inst::ReadSpecial { dst: b32, special })
         .into();
@@ -106,14 +103,10 @@ fn untyped() -> Vec<Inst> {
     found.extend([(b32, f32), (f32, b32)].map(|(dst, src)| Inst::Move { dst, src: src.into() }));
     found.extend([None, Some(64)].map(|threads| Inst::Barrier { id: 3, threads }));
     found.push(Inst::WarpBarrier);
-    found.extend([FenceScope::Block, FenceScope::Device].map(Inst::Fence));
     for mode in [ShuffleMode::Up, ShuffleMode::Down, ShuffleMode::Xor, ShuffleMode::Index] {
         for (lane, width) in [(PtxOperand::Const(1), 32), (b32.into(), 8)] {
             found.push(Inst::Shuffle { mode, dst: f32, src: f32, lane, width });
         }
-    }
-    for (vote, dst) in [(VoteMode::All, pred), (VoteMode::Any, pred), (VoteMode::Ballot, b32)] {
-        found.push(Inst::Vote { vote, dst, src: pred });
     }
     for count in [1, 2, 4] {
         for transposed in [false, true] {
@@ -311,13 +304,3 @@ fn shared_memory_beyond_the_static_limit() {
     let made = tools.assemble(&print(&module), "sm_80").unwrap_or_else(|said| panic!("{said}"));
     assert_eq!(made["large"].count("LDS"), 1);
 }
-
-const TERNARY: [PtxTernaryOp; 7] = [
-    PtxTernaryOp::Fma,
-    PtxTernaryOp::MulAdd,
-    PtxTernaryOp::MulAddWide,
-    PtxTernaryOp::Permute,
-    PtxTernaryOp::FunnelLeft,
-    PtxTernaryOp::FunnelRight,
-    PtxTernaryOp::Logic(0x96),
-];

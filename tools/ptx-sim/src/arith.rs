@@ -254,12 +254,6 @@ pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Optio
         PtxTernaryOp::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
             Some(binary_bits(PtxBinaryOp::MulWide, ty, a, b)?.wrapping_add(c))
         }
-        // On hardware, bit 3 of a selector requests sign replication. `PtxTernaryOp::Permute` has no such
-        // mode.
-        PtxTernaryOp::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
-        PtxTernaryOp::FunnelLeft if ty == Ty::B32 => Some(truncate(pair(a, b) << (c & 31) >> 32, 32)),
-        PtxTernaryOp::FunnelRight if ty == Ty::B32 => Some(truncate(pair(a, b) >> (c & 31), 32)),
-        PtxTernaryOp::Logic(table) if ty == Ty::B32 => Some(logic(table, a, b, c)),
         _ => None,
     }
 }
@@ -281,21 +275,6 @@ fn fma(ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
         Ty::F16x2 | Ty::Bf16x2 => halves(|at| fma(half_type(ty), half(a, at), half(b, at), half(c, at))),
         _ => None,
     }
-}
-
-/// The 64-bit concatenation `b : a`.
-fn pair(a: u64, b: u64) -> u64 {
-    truncate(a, 32) | b << 32
-}
-
-fn permute(a: u64, b: u64, choice: u64) -> u64 {
-    let bytes = pair(a, b);
-    (0..4).map(|i| truncate(bytes >> (8 * (choice >> (4 * i) & 7)), 8) << (8 * i)).sum()
-}
-
-fn logic(table: u8, a: u64, b: u64, c: u64) -> u64 {
-    let number = |bit: u32| (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1;
-    (0..32).map(|bit| u64::from(table >> number(bit) & 1) << bit).sum()
 }
 
 /// Evaluates a comparison.

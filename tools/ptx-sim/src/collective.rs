@@ -1,11 +1,10 @@
-//! Collective instructions of a warp: shuffles and votes.
+//! Collective instructions of a warp: shuffles.
 
 use super::fault::{CheckResult, FaultCause, InLane, StepResult, malformed};
-use super::registers::{LaneValues, lanes};
+use super::registers::lanes;
 use super::scheduler::LaunchState;
 use super::warp::Warp;
-use ptx_asm::{PtxOperand, Reg, RegClass};
-use ptx_asm::{ShuffleMode, VoteMode};
+use ptx_asm::{PtxOperand, Reg, ShuffleMode};
 
 /// Checks that all 32 lanes execute an instruction.
 pub(super) fn whole(mask: u32) -> StepResult<()> {
@@ -39,30 +38,6 @@ impl LaunchState<'_> {
             shuffled[lane] = values[partner as usize];
         }
         warp.registers.set(self.program, dst, mask, &shuffled);
-        Ok(())
-    }
-
-    /// Executes [`ptx_asm::Inst::Vote`].
-    pub(super) fn vote(
-        &self,
-        warp: &mut Warp,
-        mask: u32,
-        vote: VoteMode,
-        dst: Reg,
-        src: Reg,
-    ) -> StepResult<()> {
-        whole(mask)?;
-        if src.class != RegClass::Pred {
-            return malformed(format!("a vote of {src:?}")).in_lane(0);
-        }
-        let values: &LaneValues = warp.registers.get(self.program, src, mask)?;
-        let ballot = lanes(mask).fold(0_u64, |ballot, lane| ballot | values[lane] << lane);
-        let result = match vote {
-            VoteMode::All => u64::from(ballot == u64::from(u32::MAX)),
-            VoteMode::Any => u64::from(ballot != 0),
-            VoteMode::Ballot => ballot,
-        };
-        warp.registers.set(self.program, dst, mask, &[result; 32]);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Conversions between types.
 
 use super::arith::{signed, truncate, width};
-use super::float::{self, FloatFormat, RoundingDirection};
+use super::float::{FloatFormat, RoundingDirection};
 use ptx_asm::{RoundingMode, Ty};
 
 /// Converts a number to type `to`, extended to the width of its register; `None` if PTX has no such
@@ -14,14 +14,6 @@ pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Op
         (None, Some(format)) => float_to_integer(to, from, rounding, format.decode(bits)),
         (None, None) => between_integers(to, from, rounding, bits),
     }
-}
-
-/// Converts two `f32` to a pair of 16-bit floats.
-pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
-    let format = FloatFormat::of_pair(to)?;
-    let [low, high] =
-        halves.map(|bits| format.encode(float::F32.decode(truncate(bits, 32)), RoundingDirection::Nearest));
-    Some(low | high << 16)
 }
 
 /// The rounding direction of a conversion to a float; `None` if the mode rounds to integers or not at all.

@@ -173,13 +173,10 @@ fn opcode(inst: &Inst, text: &str) -> String {
     let name = match inst {
         Inst::Unary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         Inst::Binary { op, ty, .. } => format!("{op:?}.{ty:?}"),
-        // The look-up table of `Logic` is not part of its kind.
-        Inst::Ternary { op: ptx_asm::PtxTernaryOp::Logic(_), ty, .. } => format!("Logic.{ty:?}"),
         Inst::Ternary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         Inst::Compare { ty, .. } => format!("Compare.{ty:?}"),
         Inst::Select { ty, .. } => format!("Select.{ty:?}"),
         Inst::Convert { to, from, .. } => format!("Convert.{to:?}.{from:?}"),
-        Inst::ConvertPair { to, .. } => format!("ConvertPair.{to:?}"),
         Inst::Load { space, .. } => format!("Load.{}", space),
         Inst::Store { space, .. } => format!("Store.{}", space),
         Inst::Atomic { space, .. } => format!("Atomic.{}", space),

@@ -277,7 +277,6 @@ impl LaunchState<'_> {
             Inst::Shuffle { mode, dst, src, lane, width } => {
                 self.shuffle(warp, mask, *mode, (*dst, *src), *lane, *width)
             }
-            Inst::Vote { vote, dst, src } => self.vote(warp, mask, *vote, *dst, *src),
             Inst::Ldmatrix { transposed, dsts, from } => {
                 self.ldmatrix(warp, shared, (number, mask), *transposed, dsts, *from)
             }
@@ -328,7 +327,7 @@ impl LaunchState<'_> {
                 Ok(())
             }
             // Only barriers order memory accesses here; see the race detector.
-            Inst::Fence(_) | Inst::Barrier { .. } => Ok(()),
+            Inst::Barrier { .. } => Ok(()),
             _ => self.compute(warp, mask, inst),
         }
     }
@@ -393,9 +392,6 @@ impl LaunchState<'_> {
             }),
             Inst::Convert { to, from, rounding, dst, src } => {
                 each.map(dst, [src.into()], |[a]| convert::convert(to, from, rounding, a))
-            }
-            Inst::ConvertPair { to, dst, halves } => {
-                each.map(dst, halves, |halves| convert::convert_pair(to, halves))
             }
             _ => each.none(),
         }

@@ -3,7 +3,7 @@
 mod hopper;
 
 use super::{PtxError, wrong};
-use crate::inst::{AtomicOp, CmpOp, Inst, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, Ty, VoteMode};
+use crate::inst::{AtomicOp, CmpOp, Inst, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, Ty};
 use crate::print::reg;
 use crate::program::{
     AddressBase, AddressOperand, ArrayDecl, GuardPredicate, PtxKernel, PtxOperand, PtxStmt, Reg, RegClass,
@@ -116,12 +116,6 @@ impl Checker<'_> {
                 class(*dst, to.class())?;
                 class(*src, from.class())
             }
-            Inst::ConvertPair { to, dst, halves } => {
-                exists(matches!(to, Ty::F16x2 | Ty::Bf16x2), *to)?;
-                self.from(Target::Sm80)?;
-                class(*dst, RegClass::B32)?;
-                operands(Ty::F32, halves)
-            }
             Inst::Load { space, ty, constant, dsts, from } => {
                 if *constant && *space != StateSpace::Global {
                     return Err("only global memory has a non-coherent cache".into());
@@ -161,17 +155,13 @@ impl Checker<'_> {
                     _ => Ok(()),
                 }
             }
-            Inst::WarpBarrier | Inst::Fence(_) => Ok(()),
+            Inst::WarpBarrier => Ok(()),
             Inst::Shuffle { dst, src, lane, width, .. } => {
                 if !width.is_power_of_two() || *width > 32 {
                     return Err(format!("a width of {width}, expected a power of two up to 32"));
                 }
                 [*dst, *src].iter().try_for_each(|r| same("bits", r.class.bits(), 32))?;
                 operands(Ty::U32, &[*lane])
-            }
-            Inst::Vote { vote, dst, src } => {
-                class(*dst, if *vote == VoteMode::Ballot { RegClass::B32 } else { RegClass::Pred })?;
-                class(*src, RegClass::Pred)
             }
             Inst::Ldmatrix { dsts, from, .. } => {
                 self.from(Target::Sm80)?;
@@ -417,10 +407,6 @@ fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> Ch
         PtxTernaryOp::Fma => matches!(ty, Ty::F16 | Ty::F16x2 | Ty::F32 | Ty::F64),
         PtxTernaryOp::MulAdd => integer,
         PtxTernaryOp::MulAddWide => matches!(ty, Ty::U32 | Ty::S32),
-        PtxTernaryOp::Permute
-        | PtxTernaryOp::FunnelLeft
-        | PtxTernaryOp::FunnelRight
-        | PtxTernaryOp::Logic(_) => ty == Ty::B32,
     };
     exists(fits, ty)?;
     let last = if op == PtxTernaryOp::MulAddWide { Ty::U64 } else { ty };

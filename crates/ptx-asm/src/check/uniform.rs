@@ -130,7 +130,6 @@ impl UniformityAnalysis {
                 self.address(*from).max(UniformGroup::Block)
             }
             Inst::Load { from, .. } => self.address(*from),
-            Inst::Vote { .. } => operands.min(UniformGroup::Warp),
             Inst::Shuffle { mode: ShuffleMode::Index, lane: PtxOperand::Const(_), width: 32, .. } => {
                 operands.min(UniformGroup::Warp)
             }
@@ -200,7 +199,6 @@ fn collective(
         Inst::Barrier { threads: Some(_), .. }
         | Inst::WarpBarrier
         | Inst::Shuffle { .. }
-        | Inst::Vote { .. }
         | Inst::Ldmatrix { .. }
         | Inst::Stmatrix { .. }
         | Inst::Mma { .. } => (UniformGroup::Warp, "the lanes of a warp"),

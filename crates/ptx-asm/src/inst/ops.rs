@@ -79,24 +79,16 @@ choices! {
     }
 }
 
-/// Operations on three operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PtxTernaryOp {
-    /// `a * b + c`, rounded once.
-    Fma,
-    /// The low half of `a * b + c`, for integers.
-    MulAdd,
-    /// `a * b + c`, where `c` and the result are twice as wide as `a` and `b`: `U32`, `S32`.
-    MulAddWide,
-    /// `prmt`: byte `i` of the result is byte `c >> 4 i & 7` of `b : a`, where `c & 8888₁₆` is 0: `B32`.
-    Permute,
-    /// The high half of `(b : a) << (c mod 32)`: `B32`.
-    FunnelLeft,
-    /// The low half of `(b : a) >> (c mod 32)`: `B32`.
-    FunnelRight,
-    /// `lop3`: each bit of the result is bit `4 a + 2 b + c` of the look-up table, for the bits of the
-    /// operands at the same position: `B32`.
-    Logic(u8),
+choices! {
+    /// Operations on three operands.
+    PtxTernaryOp {
+        /// `a * b + c`, rounded once.
+        Fma = "fma.rn",
+        /// The low half of `a * b + c`, for integers.
+        MulAdd = "mad.lo",
+        /// `a * b + c`, where `c` and the result are twice as wide as `a` and `b`: `U32`, `S32`.
+        MulAddWide = "mad.wide",
+    }
 }
 
 choices! {
@@ -179,16 +171,6 @@ choices! {
 }
 
 choices! {
-    /// Scopes of fences: the threads for which accesses are ordered.
-    FenceScope {
-        /// The threads of the block (`.cta`).
-        Block = "cta",
-        /// All threads of the device (`.gpu`).
-        Device = "gpu",
-    }
-}
-
-choices! {
     /// How a shuffle computes the source lane.
     ShuffleMode {
         /// The lane's own index minus the operand.
@@ -199,18 +181,6 @@ choices! {
         Xor = "bfly",
         /// The operand, an index within the segment.
         Index = "idx",
-    }
-}
-
-choices! {
-    /// Reductions of predicates over a warp.
-    VoteMode {
-        /// Whether all predicates are true.
-        All = "all.pred",
-        /// Whether any predicate is true.
-        Any = "any.pred",
-        /// The mask of true predicates: bit `l` for lane `l`.
-        Ballot = "ballot.b32",
     }
 }
 

@@ -49,12 +49,8 @@ impl Inst {
                 operands(&[*a, *b, PtxOperand::Reg(*pred)]);
                 write(*dst);
             }
-            Inst::Convert { dst, src, .. } | Inst::Vote { dst, src, .. } => {
+            Inst::Convert { dst, src, .. } => {
                 read(*src);
-                write(*dst);
-            }
-            Inst::ConvertPair { dst, halves, .. } => {
-                operands(halves);
                 write(*dst);
             }
             Inst::Load { dsts, from, .. } | Inst::Ldmatrix { dsts, from, .. } => {
@@ -113,7 +109,6 @@ impl Inst {
             }
             Inst::Barrier { .. }
             | Inst::WarpBarrier
-            | Inst::Fence(_)
             | Inst::CpAsyncCommit
             | Inst::CpAsyncWait { .. }
             | Inst::FenceMbarrierInit

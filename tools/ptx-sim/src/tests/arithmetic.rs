@@ -123,27 +123,9 @@ fn bits_are_counted_and_moved() {
         assert_eq!(unary(PtxUnaryOp::Not, Ty::B16, a), Some(u64::from(!(a as u16))));
         assert_eq!(unary(PtxUnaryOp::Neg, Ty::S32, a), Some(u64::from((a as i32).wrapping_neg() as u32)));
         assert_eq!(unary(PtxUnaryOp::Abs, Ty::S16, a), Some(u64::from((a as i16).wrapping_abs() as u16)));
-        for &b in &numbers(5) {
-            for by in [0, 1, 31, 32, 33] {
-                let pair = u64::from(b as u32) << 32 | u64::from(low);
-                let left = (pair.rotate_left(by as u32 % 32) >> 32) as u32;
-                // `rotate_left` moves the highest bits of the pair into its low half, which is cut off.
-                assert_eq!(ternary(PtxTernaryOp::FunnelLeft, Ty::B32, a, b, by), Some(u64::from(left)));
-                let right = (pair >> (by % 32)) as u32;
-                assert_eq!(ternary(PtxTernaryOp::FunnelRight, Ty::B32, a, b, by), Some(u64::from(right)));
-            }
-            let c = a.rotate_left(7) ^ b;
-            let majority = (a & b | a & c | b & c) as u32;
-            assert_eq!(ternary(PtxTernaryOp::Logic(0xe8), Ty::B32, a, b, c), Some(u64::from(majority)));
-            let choice = (a & !b | !a & c) as u32;
-            let table = (0xf0_u8 & !0xcc) | (!0xf0 & 0xaa);
-            assert_eq!(ternary(PtxTernaryOp::Logic(table), Ty::B32, a, b, c), Some(u64::from(choice)));
-        }
     }
     assert_eq!(unary(PtxUnaryOp::Not, Ty::Pred, 0), Some(1));
     assert_eq!(binary(PtxBinaryOp::Xor, Ty::Pred, 1, 1), Some(0));
-    assert_eq!(ternary(PtxTernaryOp::Permute, Ty::B32, 0x3322_1100, 0x7766_5544, 0x7054), Some(0x7700_5544));
-    assert_eq!(ternary(PtxTernaryOp::Permute, Ty::B32, 0, 0, 0x0800), None);
     assert_eq!(unary(PtxUnaryOp::CountOnes, Ty::B16, 1), None);
 }
 

@@ -2,7 +2,7 @@
 
 use super::{FaultCause, cause, give, kernel, words};
 use ptx_asm::{
-    CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, ShuffleMode, SpecialReg, Ty, VoteMode,
+    CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, ShuffleMode, SpecialReg, Ty,
 };
 
 fn shuffled(b: &mut PtxBuilder, mode: ShuffleMode, src: Reg, lane: impl Into<PtxOperand>, width: u32) -> Reg {
@@ -59,30 +59,21 @@ fn a_butterfly_adds_up() {
 }
 
 #[test]
-fn a_torn_warp_shuffles_and_votes_nothing() {
-    let k = |threads: u32, limit: u32, vote: bool| {
+fn a_torn_warp_shuffles_nothing() {
+    let k = |threads: u32, limit: u32| {
         kernel(threads, |b| {
             let lane = b.special(SpecialReg::Lane);
             let some = b.compare(CmpOp::Lt, Ty::U32, lane, limit);
             b.when(GuardPredicate::on(some), |b| {
-                if vote {
-                    let dst = b.register(RegClass::Pred);
-                    b.push(Inst::Vote { vote: VoteMode::All, dst, src: some });
-                } else {
-                    shuffled(b, ShuffleMode::Down, lane, 1_u32, 32);
-                }
+                shuffled(b, ShuffleMode::Down, lane, 1_u32, 32);
             });
         })
     };
-    for vote in [false, true] {
-        words(&k(32, 32, vote), 1, 0);
-        assert_eq!(
-            cause(&k(32, 31, vote), 1),
-            FaultCause::PartialWarp { active: u32::MAX >> 1, expected: u32::MAX }
-        );
-        // The last warp of a block may have fewer lanes.
-        assert!(matches!(cause(&k(48, 32, vote), 1), FaultCause::PartialWarp { active: 0xffff, .. }));
-    }
+    words(&k(32, 32), 1, 0);
+    let torn = FaultCause::PartialWarp { active: u32::MAX >> 1, expected: u32::MAX };
+    assert_eq!(cause(&k(32, 31), 1), torn);
+    // The last warp of a block may have fewer lanes.
+    assert!(matches!(cause(&k(48, 32), 1), FaultCause::PartialWarp { active: 0xffff, .. }));
 }
 
 /// Shuffle operands for which the hardware differs from the definition in `ptx-asm` are faults.
@@ -98,25 +89,4 @@ fn partners_of_no_group() {
     assert_eq!(cause(&k(ShuffleMode::Index, 16, 16), 1), FaultCause::ShuffleLane { found: 16, limit: 16 });
     assert_eq!(cause(&k(ShuffleMode::Up, 32, 32), 1), FaultCause::ShuffleLane { found: 32, limit: 32 });
     assert!(matches!(cause(&k(ShuffleMode::Up, 1, 5), 1), FaultCause::Malformed(_)));
-}
-
-#[test]
-fn votes() {
-    let k = kernel(64, |b| {
-        let thread = b.special(SpecialReg::Thread);
-        // True in all lanes of the first warp, and in three of the second.
-        let held = b.compare(CmpOp::Lt, Ty::U32, thread, 35_u32);
-        let [all, any] = [VoteMode::All, VoteMode::Any].map(|vote| {
-            let dst = b.register(RegClass::Pred);
-            b.push(Inst::Vote { vote, dst, src: held });
-            b.select(Ty::U32, dst, 1_u32, 0_u32)
-        });
-        let ballot = b.register(RegClass::B32);
-        b.push(Inst::Vote { vote: VoteMode::Ballot, dst: ballot, src: held });
-        let sum = b.mul_add(Ty::U32, all, 1000_u32, ballot);
-        let sum = b.mul_add(Ty::U32, any, 100_u32, sum);
-        give(b, sum);
-    });
-    let found = words(&k, 1, 64);
-    assert_eq!((found[0], found[31], found[32], found[63]), (1099, 1099, 107, 107));
 }

@@ -156,7 +156,7 @@ fn operations_that_there_are_not() {
     malformed(Inst::Binary { op: PtxBinaryOp::Div, ty: Ty::F16, dst: word, a: word.into(), b: word.into() });
     malformed(Inst::Unary { op: ptx_asm::PtxUnaryOp::Exp2Approx, ty: Ty::F64, dst: word, src: word.into() });
     malformed(Inst::Ternary {
-        op: ptx_asm::PtxTernaryOp::Permute,
+        op: ptx_asm::PtxTernaryOp::MulAddWide,
         ty: Ty::B64,
         dst: word,
         a: word.into(),

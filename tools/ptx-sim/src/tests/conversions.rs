@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::convert::{convert, convert_pair};
+use crate::convert::convert;
 use ptx_asm::{RoundingMode, Ty};
 
 fn bits(value: f32) -> u64 {
@@ -137,12 +137,4 @@ fn floats_become_wider_and_narrower() {
     // Neither 16-bit format contains the other.
     assert_eq!(convert(Ty::Bf16, Ty::F16, RoundingMode::None, 0x3c01), None);
     assert_eq!(convert(Ty::F16, Ty::Bf16, RoundingMode::None, 0x3c01), None);
-}
-
-#[test]
-fn pairs_are_low_then_high() {
-    let halves = [bits(1.0), bits(-2.0)];
-    assert_eq!(convert_pair(Ty::F16x2, halves), Some(0xc000_3c00));
-    assert_eq!(convert_pair(Ty::Bf16x2, halves), Some(0xc000_3f80));
-    assert_eq!(convert_pair(Ty::F32, halves), None);
 }

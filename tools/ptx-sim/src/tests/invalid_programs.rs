@@ -3,25 +3,15 @@
 use super::{ExecutionOrder, ORDERS, variant_name};
 use crate::{FaultCause, KernelStats, SimLaunch, SimulatedGpu, arith, convert, run};
 use ptx_asm::{
-    AddressBase, AddressOperand, ArrayDecl, AtomicOp, CmpOp, FenceScope, GuardPredicate, Inst, MmaShape,
-    PtxBinaryOp, PtxKernel, PtxOperand, PtxStmt, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode,
-    ShuffleMode, SpecialReg, StateSpace, StmtList, Ty, VoteMode,
+    AddressBase, AddressOperand, ArrayDecl, AtomicOp, CmpOp, GuardPredicate, Inst, MmaShape, PtxBinaryOp,
+    PtxKernel, PtxOperand, PtxStmt, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, ShuffleMode,
+    SpecialReg, StateSpace, StmtList, Ty,
 };
 
 /// Generates kernels that are mostly well typed.
 struct KernelSampler {
     chance: fastrand::Rng,
 }
-
-const TERNARY: [PtxTernaryOp; 7] = [
-    PtxTernaryOp::Fma,
-    PtxTernaryOp::MulAdd,
-    PtxTernaryOp::MulAddWide,
-    PtxTernaryOp::Permute,
-    PtxTernaryOp::FunnelLeft,
-    PtxTernaryOp::FunnelRight,
-    PtxTernaryOp::Logic(0x96),
-];
 
 /// Number of registers per class that the kernel writes at its beginning. Instructions also use one further
 /// register per class, which the beginning does not write.
@@ -99,15 +89,14 @@ impl KernelSampler {
             4 => Inst::Unpack { halves: [word, other], src: dst },
             5 => Inst::Unary { op: self.one(PtxUnaryOp::ALL), ty, dst, src: a },
             6..=8 => Inst::Binary { op: self.one(PtxBinaryOp::ALL), ty, dst, a, b },
-            9 | 10 => Inst::Ternary { op: self.one(&TERNARY), ty, dst, a, b, c },
+            9 | 10 => Inst::Ternary { op: self.one(PtxTernaryOp::ALL), ty, dst, a, b, c },
             11 => Inst::Compare { cmp: self.one(CmpOp::ALL), ty, dst: pred, a, b },
             12 => Inst::Select { ty, dst, a, b, pred },
-            13 => {
+            13 | 14 => {
                 let from = self.one(Ty::ALL);
                 let src = self.reg(from.class());
                 Inst::Convert { to: ty, from, rounding: self.one(RoundingMode::ALL), dst, src }
             }
-            14 => Inst::ConvertPair { to: self.one(&[Ty::F16x2, Ty::Bf16x2]), dst: word, halves: [a, b] },
             15 | 16 => {
                 let (dsts, from) = (self.regs(ty.class(), count), self.place(space));
                 Inst::Load { space, ty, constant: self.chance.bool(), dsts, from }
@@ -122,12 +111,11 @@ impl KernelSampler {
                 let dst = self.chance.bool().then_some(dst);
                 Inst::Atomic { space, op, ty, dst, at: self.place(space), operands: operands.into() }
             }
-            21 => Inst::Barrier {
+            21 | 22 => Inst::Barrier {
                 id: self.one(&[0, 0, 1, 16]),
                 threads: self.one(&[None, None, Some(32), Some(7)]),
             },
-            22 => Inst::Fence(FenceScope::Device),
-            23 => {
+            23 | 24 => {
                 let mode =
                     self.one(&[ShuffleMode::Up, ShuffleMode::Down, ShuffleMode::Xor, ShuffleMode::Index]);
                 let lane = if self.rarely(4) { a } else { PtxOperand::Const(self.chance.u64(..8)) };
@@ -138,10 +126,6 @@ impl KernelSampler {
                     lane,
                     width: self.one(&[8, 16, 32, 32, 0, 12, 64]),
                 }
-            }
-            24 => {
-                let vote = self.one(&[VoteMode::All, VoteMode::Any, VoteMode::Ballot]);
-                Inst::Vote { vote, dst: word, src: pred }
             }
             25 => {
                 let dsts = self.regs(RegClass::B32, count);

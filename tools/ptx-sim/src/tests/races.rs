@@ -60,13 +60,6 @@ fn a_missing_barrier_is_found() {
     }
 }
 
-/// A fence alone orders nothing.
-#[test]
-fn a_fence_is_no_barrier() {
-    let k = exchange(32, 1, |b| b.push(Inst::Fence(ptx_asm::FenceScope::Block)));
-    assert!(is_race(&cause(&k, 1)));
-}
-
 #[test]
 fn barriers_of_some_warps_order_those() {
     // Warps 0 and 1 exchange words, and so do warps 2 and 3.
