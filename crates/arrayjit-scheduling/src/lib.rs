@@ -14,7 +14,7 @@ mod gpu;
 
 pub use error::ScheduleError;
 pub use legalize::{LegalizeError, legalize};
-pub use options::{FmaPolicy, ScheduleOptions};
+pub use options::ScheduleOptions;
 pub use pipeline::{PASS_NAMES, schedule, schedule_serial, schedule_traced};
 
 tnode::debug_as_display!(LegalizeError, ScheduleError);

@@ -1,7 +1,5 @@
 //! The choices of a caller.
 
-use lowered_ir::ir::Numerics;
-
 /// Choices of the scheduler. The defaults suit a machine with caches and few cores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScheduleOptions {
@@ -13,32 +11,6 @@ pub struct ScheduleOptions {
     pub grain_work: u64,
     /// The most bytes of local nodes that become scratch memory of one kernel.
     pub stack_bytes: usize,
-    /// Which multiplications and additions are contracted to fma.
-    pub fma: FmaPolicy,
-}
-
-/// When `a * b + c` of floats becomes `fma(a, b, c)`, with one rounding instead of two. Every policy keeps an
-/// fma that the program itself contains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FmaPolicy {
-    /// Never.
-    Never,
-    /// In the class `Fast`, not in `Strict`.
-    #[default]
-    ByClass,
-    /// In both classes.
-    Always,
-}
-
-impl FmaPolicy {
-    /// Whether the multiplications and additions of a routine of this class are contracted.
-    pub fn contracts(self, class: Numerics) -> bool {
-        match self {
-            FmaPolicy::Never => false,
-            FmaPolicy::ByClass => class == Numerics::Fast,
-            FmaPolicy::Always => true,
-        }
-    }
 }
 
 impl Default for ScheduleOptions {
@@ -50,7 +22,6 @@ impl Default for ScheduleOptions {
             // kernels that are short.
             grain_work: 1 << 18,
             stack_bytes: tnode::DEFAULT_STACK_THRESHOLD_BYTES,
-            fma: FmaPolicy::ByClass,
         }
     }
 }

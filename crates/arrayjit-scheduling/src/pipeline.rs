@@ -147,7 +147,7 @@ fn cpu_pipeline(
     // Nests over large triangles are nests over squares and small triangles.
     in_regions!(runner, split_triangles, &mut uses);
     // The order written determines every bit. No later pass changes one.
-    in_regions!(runner, make_numerics_explicit, options.fma, caps);
+    in_regions!(runner, make_numerics_explicit, caps);
     // No accumulation reads back the constant that its node was just filled with.
     in_regions!(runner, propagate_initializers, &mut uses);
     // No local node is a copy of another node that its readers could read as well.
@@ -199,7 +199,6 @@ fn gpu_pipeline(
     runner: &mut PassRunner<'_, '_>,
     workgroups: Workgroups,
     caps: &Caps,
-    options: &ScheduleOptions,
 ) -> Result<RoutineUses, LegalizeError> {
     // Products of all steps that one product can compute are outside of scans.
     pass!(runner, leave_scans);
@@ -215,7 +214,7 @@ fn gpu_pipeline(
     // Loops with constant bounds start at 0 and have several iterations.
     pass!(runner, normalize_loops);
     // The order written determines every bit, except in reductions. `map_threads` orders these.
-    pass!(runner, make_numerics_explicit, options.fma, caps);
+    pass!(runner, make_numerics_explicit, caps);
     // No accumulation reads back the constant that its node was just filled with.
     pass!(runner, propagate_initializers, &mut uses);
     // No kernel of one thread computes a scalar that a later nest can compute for itself.
@@ -262,7 +261,7 @@ pub fn schedule_traced(
     let mut runner = PassRunner::new(routine.clone(), trace);
     let uses = match caps.workgroups {
         None => cpu_pipeline(&mut runner, caps, options)?,
-        Some(workgroups) => gpu_pipeline(&mut runner, workgroups, caps, options)?,
+        Some(workgroups) => gpu_pipeline(&mut runner, workgroups, caps)?,
     };
     into_kernels(runner.finish(), &uses, codegen, options, partition::KERNEL_STATEMENTS)
 }

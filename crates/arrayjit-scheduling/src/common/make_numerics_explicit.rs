@@ -13,7 +13,6 @@ use tnode::{DType, Dims};
 use crate::analysis::access;
 use crate::analysis::names::{Names, without_unit_axes};
 use crate::analysis::reduction::{combined, neutral, nonzero_neutral};
-use crate::options::FmaPolicy;
 use codegen_core::Caps;
 use codegen_core::dependence::{VariableRanges, mentions};
 
@@ -37,7 +36,7 @@ const FEW_ROWS_ELEMENTS: i64 = 6_144;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits that its class promises.
 /// Loops that end at symbols get partial results if there may be quotients of them.
-pub(crate) fn make_numerics_explicit(routine: &mut LoweredRoutine, policy: FmaPolicy, caps: &Caps) {
+pub(crate) fn make_numerics_explicit(routine: &mut LoweredRoutine, caps: &Caps) {
     let fast = routine.numerics == Numerics::Fast && caps.workgroups.is_none();
     let (ranges, fresh, locals) = (VariableRanges::of(routine), routine.fresh(), routine.locals());
     let divides = fast && !routine.symbols.is_empty();
@@ -49,7 +48,7 @@ pub(crate) fn make_numerics_explicit(routine: &mut LoweredRoutine, policy: FmaPo
     let symbols = pass.names.map(|names| names.symbols);
     routine.body = body;
     routine.symbols = symbols.unwrap_or_else(|| std::mem::take(&mut routine.symbols));
-    if policy.contracts(routine.numerics) {
+    if routine.numerics == Numerics::Fast {
         contract_products(routine);
     }
 }

@@ -15,8 +15,7 @@
 //! vector of it from a register. A strip too deep for that cache is packed and multiplied in blocks of `k`;
 //! between blocks the accumulators are in `sums[m, lane]`. If there are fewer strips than threads need, rows
 //! are split into blocks as well, and each block packs its own copy. Each output adds its terms in the order
-//! of `k`, so no bit changes. If the policy contracts nothing ([`crate::options::FmaPolicy`]), `acc := acc +
-//! a * b` takes the place of the fma.
+//! of `k`, so no bit changes. In class `Strict`, `acc := acc + a * b` takes the place of the fma.
 //!
 //! If `b` is [decoded](super::decode_operand) and a few rows use it, a strip is so narrow that one tile has
 //! all rows: each element is decoded once, in a register, and never packed.

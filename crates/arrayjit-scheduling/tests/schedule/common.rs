@@ -11,7 +11,7 @@ use lowered_ir::ir::{LoweredRoutine, Numerics, Symbol};
 use lowered_ir::passes::runner::Trace as PassTrace;
 use lowered_ir::{text, verify};
 use random_programs::SplitMix64;
-use scheduling::{FmaPolicy, ScheduleOptions, schedule_traced};
+use scheduling::{ScheduleOptions, schedule_traced};
 use tnode::{DType, MemoryMode, Scalar};
 
 /// A CPU with 128-bit vectors and two threads.
@@ -269,8 +269,7 @@ pub(super) fn steps_on(
     caps: &Caps,
     options: &ScheduleOptions,
 ) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
-    let explicit = case.routine.numerics == Numerics::Fast || options.fma == FmaPolicy::Always;
-    let reorders = |step: &str| explicit && step == "make_numerics_explicit";
+    let reorders = |step: &str| case.routine.numerics == Numerics::Fast && step == "make_numerics_explicit";
     let (schedule, bits, trace) = traced(case, caps, options, reorders);
     let interpreter = scheduling::schedule(&case.routine, &Interpreted::new(), options).unwrap();
     assert!(run_calls(case, &interpreter) == bits, "the interpreter's schedule has other bits");

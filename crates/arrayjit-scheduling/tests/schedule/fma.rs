@@ -1,20 +1,13 @@
-//! Contraction policies, distinguished by a product whose rounding is visible.
+//! Contraction to fma by class, distinguished by a product whose rounding is visible.
 
 use lowered_ir::ir::Numerics;
-use scheduling::{FmaPolicy, ScheduleOptions};
 use tnode::{DType, Scalar};
 
 use super::common::{eager, filled, parse, steps_with};
 
-const POLICIES: [FmaPolicy; 3] = [FmaPolicy::Never, FmaPolicy::ByClass, FmaPolicy::Always];
-
-fn with(fma: FmaPolicy) -> ScheduleOptions {
-    ScheduleOptions { fma, ..eager() }
-}
-
 /// `x * x - 1` for x = 1 + 2⁻¹²: the square is 1 + 2⁻¹¹ + 2⁻²⁴, and `f32` loses its last bit if the product
 /// is rounded separately.
-fn square_less_one(class: Numerics, fma: FmaPolicy) -> f64 {
+fn square_less_one(class: Numerics) -> f64 {
     let mut case = filled(parse(
         "routine @t fast {
   node %0 \"x\" f32[4] on_device
@@ -29,20 +22,19 @@ fn square_less_one(class: Numerics, fma: FmaPolicy) -> f64 {
     for element in case.inputs[0].chunks_exact_mut(4) {
         Scalar::from_f64(DType::F32, 1.0 + (-12f64).exp2()).write(element);
     }
-    let (_, results, _) = steps_with(&case, &with(fma));
+    let (_, results, _) = steps_with(&case, &eager());
     Scalar::read(DType::F32, &results[1][..4]).unwrap().as_f64()
 }
 
 #[test]
-fn the_policy_decides_where_a_product_is_rounded() {
+fn the_class_decides_where_a_product_is_rounded() {
     let (rounded, fused) = ((-11f64).exp2(), (-11f64).exp2() + (-24f64).exp2());
-    let found = |class| POLICIES.map(|fma| square_less_one(class, fma));
-    assert_eq!(found(Numerics::Fast), [rounded, fused, fused]);
-    assert_eq!(found(Numerics::Strict), [rounded, rounded, fused]);
+    assert_eq!(square_less_one(Numerics::Fast), fused);
+    assert_eq!(square_less_one(Numerics::Strict), rounded);
 }
 
 #[test]
-fn an_unfused_matmul_is_tiled_and_has_the_bits_of_the_strict_one() {
+fn a_matmul_is_tiled_with_fma_or_without() {
     let mut case = filled(parse(
         "routine @matmul fast {
   node %0 \"a\" f32[64, 37] on_device
@@ -59,14 +51,14 @@ fn an_unfused_matmul_is_tiled_and_has_the_bits_of_the_strict_one() {
 }
 ",
     ));
-    let (_, unfused, trace) = steps_with(&case, &with(FmaPolicy::Never));
-    let tiled = &trace.last().unwrap().1;
-    assert!(tiled.contains("f32[2, 16] register") && !tiled.contains("fma"), "no register tile:\n{tiled}");
-    let (_, fused, _) = steps_with(&case, &with(FmaPolicy::ByClass));
-    assert_ne!(unfused, fused);
-    case.routine.numerics = Numerics::Strict;
-    let (_, strict, _) = steps_with(&case, &with(FmaPolicy::ByClass));
-    assert_eq!(unfused, strict);
-    let (_, always, _) = steps_with(&case, &with(FmaPolicy::Always));
-    assert_eq!(always, fused);
+    let mut results = Vec::new();
+    for class in [Numerics::Fast, Numerics::Strict] {
+        case.routine.numerics = class;
+        let (_, values, trace) = steps_with(&case, &eager());
+        let tiled = &trace.last().unwrap().1;
+        assert!(tiled.contains("f32[2, 16] register"), "no register tile:\n{tiled}");
+        assert_eq!(tiled.contains("fma"), class == Numerics::Fast, "{tiled}");
+        results.push(values);
+    }
+    assert_ne!(results[0], results[1]);
 }
