@@ -33,7 +33,7 @@ const REMOVED: [(&str, &str); 20] = [
     ("schedule_folder_bytes", CODE),
     ("stack_threshold_in_bytes", OPTIMIZER),
     ("use_host_memory", HOST),
-    ("virtualize_max_tracing_dim", OPTIMIZER),
+    ("virtualize_max_tracing_dim", "reads are counted exactly"),
     ("virtualize_max_visits", OPTIMIZER),
 ];
 

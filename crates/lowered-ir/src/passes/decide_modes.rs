@@ -23,7 +23,6 @@ use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
 use crate::ir::{LoweredRoutine, NodeDecl, NodeRef, Numerics};
 
 use super::access::{Facts, NodeFacts};
-use super::sampled_accesses;
 use super::settings::OptimizeSettings;
 use super::stores::{ComputationCost, ElementComputation, NodeStores};
 use super::virtualize::InlineRejection;
@@ -88,10 +87,9 @@ pub fn decide_modes(
     settings: &OptimizeSettings,
 ) -> Result<Vec<Candidate>, ModeError> {
     let order = in_order_of_setters(routine, facts);
-    let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
     let is_fast = routine.numerics == Numerics::Fast;
     let LoweredRoutine { nodes, body, .. } = routine;
-    let visits = traced.unwrap_or_else(|| visits(&order, nodes, facts));
+    let visits = visits(&order, nodes, facts);
     let stores = NodeStores::of(body, nodes.len());
     let mut policy = Policy { stores, facts, settings, is_fast, candidates: BTreeSet::new(), visits };
     let mut candidates = Vec::new();

@@ -22,7 +22,6 @@ mod pure_regions;
 pub mod ranges;
 pub mod regions;
 pub mod runner;
-mod sampled_accesses;
 pub mod settings;
 pub mod simplify;
 mod solve;

@@ -33,9 +33,6 @@ pub struct OptimizeSettings {
     /// 8-bit floats) is an error, because sums and products with it are likely to overflow; `None` for no
     /// such check.
     pub half_constant_cutoff: Option<f64>,
-    /// Count reads for [`max_visits`](Self::max_visits) as the project's predecessor did, by running at most
-    /// this number plus one iterations of each loop, with 0 for every symbol; `None` for the exact count.
-    pub max_tracing_dim: Option<u32>,
 }
 
 impl Default for OptimizeSettings {
@@ -51,7 +48,6 @@ impl Default for OptimizeSettings {
             integer_pow: 4,
             fast_math: false,
             half_constant_cutoff: Some(16384.0),
-            max_tracing_dim: None,
         }
     }
 }

@@ -180,36 +180,6 @@ fn cheap_on_top_of_costly_is_costly() {
 }
 
 #[test]
-fn the_trace_of_the_seed_counts_what_its_first_iterations_read() {
-    // Each element but the first and last six is read twice, by iterations that are six apart.
-    let source = "routine @w strict {\nnode %0 \"x\" f32[20] on_device\nnode %1 \"t\" f32[20]\nnode %2 \"y\" f32[14] on_device\n\
-                  for i0 in 0..20 { %1[i0] := exp(%0[i0]) }\nfor i1 in 0..14 { %2[i1] := %1[i1] + %1[i1 + 6] }\n}";
-    let window = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
-    let decided = |max_tracing_dim: Option<u32>| {
-        let settings = OptimizeSettings { max_tracing_dim, ..OptimizeSettings::default() };
-        let optimized = optimize(window.clone(), &settings).unwrap_or_else(|e| panic!("{e}"));
-        (optimized.routine.node(NodeRef(1)).mode.mode(), optimized.explain(NodeRef(1)))
-    };
-    let (exact, why) = decided(None);
-    assert_eq!(exact, Some(MemoryMode::Local));
-    assert!(why.contains("each element is read up to 2 times, more than max_visits = 1"), "{why}");
-    // The first six iterations read no element twice; the first seven do.
-    assert_eq!(decided(Some(5)).0, Some(MemoryMode::Virtual));
-    assert_eq!(decided(Some(6)).0, Some(MemoryMode::Local));
-}
-
-#[test]
-fn a_trace_that_takes_too_long_gives_way_to_the_exact_count() {
-    let loops: String = (1..12).map(|i| format!("for i{i} in 0..9 {{ ")).collect();
-    let sum = format!(
-        "for i0 in 0..4 {{ %2[i0] := exp(%0[i0]) }}\n{loops} %4[0] := %4[0] + %2[1] {}",
-        "}".repeat(11)
-    );
-    let settings = OptimizeSettings { max_tracing_dim: Some(5), ..OptimizeSettings::default() };
-    assert_eq!(mode_of_t("", &sum, &settings), Some(MemoryMode::Local));
-}
-
-#[test]
 fn visits_through_virtual_users_are_counted_without_repeating_the_count() {
     // Every node of a long chain reads the one before twice: two to the power of 40 paths lead to the first.
     let mut source =
