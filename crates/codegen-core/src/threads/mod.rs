@@ -24,5 +24,5 @@ mod scan;
 pub use barrier_placement::{BarrierPlacement, FusedStatements};
 pub use barriers::{BarrierScope, BarrierTracker, SharedAccesses};
 pub use launch::{Grid, GridAxis, Nest, grid, nest, sole};
-pub use plan::{Home, Plan, PlanLimits, plan};
+pub use plan::{Home, MAX_UNROLLED_VALUES, Plan, plan};
 pub use scan::overwrites_first;

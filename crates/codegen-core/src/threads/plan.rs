@@ -5,20 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var, walk};
 
-/// Limits on the code and the registers of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlanLimits {
-    /// The approximate number of values that an unrolled loop may compute.
-    pub unrolled_values: usize,
-    /// The most elements of a local that become separate variables.
-    pub split: usize,
-}
-
-impl Default for PlanLimits {
-    fn default() -> Self {
-        PlanLimits { unrolled_values: 1 << 12, split: 256 }
-    }
-}
+/// The approximate number of values that an unrolled loop may compute.
+pub const MAX_UNROLLED_VALUES: usize = 1 << 12;
+/// The most elements of a local that become separate variables.
+const MAX_VARIABLES: usize = 256;
 
 /// The storage of a local.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +36,8 @@ pub struct Plan {
 }
 
 /// Plans the body of a kernel's [grid](super::grid).
-pub fn plan(routine: &LoweredRoutine, body: &[Stmt], limits: PlanLimits) -> Plan {
+pub fn plan(routine: &LoweredRoutine, body: &[Stmt]) -> Plan {
     let mut planner = Planner {
-        limits,
         plan: Plan::default(),
         declared: BTreeMap::new(),
         fixed: BTreeSet::new(),
@@ -64,8 +53,8 @@ pub fn plan(routine: &LoweredRoutine, body: &[Stmt], limits: PlanLimits) -> Plan
         let home = planner.plan.homes.entry(*local).or_insert(Home::Values);
         *home = match (decl.space, *home) {
             (Space::Workgroup, _) => Home::Shared,
-            (Space::Thread, Home::Values) if elements <= limits.split => Home::Variables,
-            (_, Home::Values | Home::Variables) if elements > limits.split => Home::Array,
+            (Space::Thread, Home::Values) if elements <= MAX_VARIABLES => Home::Variables,
+            (_, Home::Values | Home::Variables) if elements > MAX_VARIABLES => Home::Array,
             (_, home) => home,
         };
     }
@@ -73,7 +62,6 @@ pub fn plan(routine: &LoweredRoutine, body: &[Stmt], limits: PlanLimits) -> Plan
 }
 
 struct Planner {
-    limits: PlanLimits,
     plan: Plan,
     /// The region in which each local is declared.
     declared: BTreeMap<LocalId, usize>,
@@ -136,8 +124,7 @@ impl Planner {
                 let iterations = hi.limit.saturating_sub(*lo).max(0) as usize;
                 let repeats = match kind {
                     LoopKind::Unrolled | LoopKind::Vector => {
-                        hi.is_constant()
-                            && self.size(body).saturating_mul(iterations) <= self.limits.unrolled_values
+                        hi.is_constant() && self.size(body).saturating_mul(iterations) <= MAX_UNROLLED_VALUES
                     }
                     LoopKind::Serial | LoopKind::Scan | LoopKind::Parallel | LoopKind::Workgroup => false,
                 };
@@ -198,7 +185,7 @@ impl Planner {
                         LoopKind::Serial | LoopKind::Scan | LoopKind::Parallel | LoopKind::Workgroup => 1,
                     };
                     let unrolled = once.saturating_mul(times);
-                    if unrolled <= self.limits.unrolled_values { unrolled } else { once }
+                    if unrolled <= MAX_UNROLLED_VALUES { unrolled } else { once }
                 }
                 _ => 0,
             };

@@ -10,7 +10,7 @@ use codegen_core::ir::{
     Affine, Block, Bound, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var, walk,
 };
 use codegen_core::matrices::{self, Matrix};
-use codegen_core::threads::{PlanLimits, plan};
+use codegen_core::threads::plan;
 use codegen_core::{Checked, DType, DTypeSet, Dims, Rejection, TensorMap, TileSwizzle, reject};
 use ptx_asm::{AddressBase, PtxBinaryOp, Reg, RegClass, Ty};
 
@@ -77,7 +77,7 @@ impl TensorCoreMatmul {
         if method.tiles(&sizes) > i32::MAX as u64 {
             return reject("a matmul", "it has 2^31 tiles or more, a grid has fewer blocks");
         }
-        let plan = plan(&self.around, &self.around.body, PlanLimits::default());
+        let plan = plan(&self.around, &self.around.body);
         let block = ThreadBlock { threads: method.threads(), is_cooperative: false };
         let emitter = Emitter::new(&self.around, entry, setting, block, plan, None);
         let mut writer = MatmulEmitter { matmul: self, e: emitter, rejected: None };

@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codegen_core::emit::{LoopScope, lacking};
 use codegen_core::ir::{ArrayRef, LocalId, Locals, LoopId, LoweredRoutine, NodeRef, Stmt, walk};
-use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, grid, plan};
 use codegen_core::{Caps, Checked, DType, Kernel, PtxLaunch, Scalar, TensorMap, reject};
 use ptx_asm::{PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 
@@ -158,7 +158,7 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> C
     let buffer = LogBuffer::of(kernel, &grid, setting.options.log_bytes)?;
     let (blocks, threads) = launch(&grid, setting)?;
     let block = ThreadBlock { threads, is_cooperative: grid.threads.is_some() };
-    let plan = plan(routine, grid.body, PlanLimits::default());
+    let plan = plan(routine, grid.body);
     let mut emitter = Emitter::new(routine, entry, setting, block, plan, buffer);
     if let Some(threads) = grid.threads {
         emitter.warp_reductions = WarpReductions::of(routine, threads);

@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use codegen_core::emit::{LoopScope, lacking};
 use codegen_core::ir::{LocalId, Locals, LoweredRoutine, NodeRef, Stmt};
-use codegen_core::threads::{BarrierTracker, Grid, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{BarrierTracker, Grid, Plan, grid, plan};
 use codegen_core::{Caps, Checked, DType, Kernel, Scalar, reject};
 use naga::Module;
 
@@ -69,7 +69,7 @@ pub(crate) fn emit(
 ) -> Checked<EmittedModule> {
     let routine = kernel.ir();
     let grid = grid(&routine.body)?;
-    let plan = plan(routine, grid.body, PlanLimits::default());
+    let plan = plan(routine, grid.body);
     let emitter = Emitter {
         b: ShaderBuilder::new(),
         routine,

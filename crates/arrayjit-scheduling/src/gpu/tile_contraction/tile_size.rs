@@ -7,7 +7,7 @@ use crate::analysis::nest::Loop;
 use crate::gpu::context::{Gpu, QUAD};
 use crate::gpu::split_reduction::FULL_GPU_WORKGROUPS;
 use crate::gpu::tile_contraction::matmul::TiledMatmul;
-use codegen_core::threads::PlanLimits;
+use codegen_core::threads::MAX_UNROLLED_VALUES;
 
 /// The least number of threads of a tile. Fewer threads would leave lanes of an SM idle.
 const THREADS: i64 = 64;
@@ -168,7 +168,7 @@ impl MatmulTile {
     /// unrolled for each output.
     fn is_worth(&self, product: &TiledMatmul) -> bool {
         let outputs = self.m.each() * self.n.each();
-        let is_short = outputs * operations(product) <= PlanLimits::default().unrolled_values as i64 / 2;
+        let is_short = outputs * operations(product) <= MAX_UNROLLED_VALUES as i64 / 2;
         self.ahead && is_short && self.threads() >= LARGE_THREADS && 2 * self.staged(product) >= self.depth
     }
 
