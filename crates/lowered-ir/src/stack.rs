@@ -1,7 +1,7 @@
 //! Stack space for recursive functions.
 //!
 //! Parsers, passes, printers and the interpreter recurse as deep as expressions and loops nest.
-//! [`Limits::nesting`](crate::verify::Limits) bounds this depth, but a thread may have less stack than the
+//! [`limits::NESTING`](crate::verify::limits) bounds this depth, but a thread may have less stack than the
 //! depth takes.
 
 use std::cell::Cell;

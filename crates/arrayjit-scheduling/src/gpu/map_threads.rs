@@ -3,7 +3,7 @@
 use crate::analysis::access;
 use codegen_core::{DTypeSet, Workgroups};
 use lowered_ir::ir::{Block, LoweredRoutine, Stmt};
-use lowered_ir::verify::Limits;
+use lowered_ir::verify::limits;
 
 use super::context::Gpu;
 use super::{
@@ -24,7 +24,7 @@ pub(crate) fn map_threads(routine: &mut LoweredRoutine, workgroups: Workgroups, 
         gpu.owned = own.filter(|node| is_local(&gpu.nodes[node.index()])).collect();
         let shared = map_statement(&mut gpu, stmt.clone());
         // The mapped nest has more loops than the original, and nesting is limited.
-        if depth(&shared) <= Limits::default().nesting { body.extend(shared) } else { body.push(stmt) }
+        if depth(&shared) <= limits::NESTING { body.extend(shared) } else { body.push(stmt) }
     }
     routine.body = body;
     routine.nodes = gpu.nodes;

@@ -39,7 +39,7 @@ use crate::source::{Frame, FrameKind};
 use assignments::ByteRange;
 use assignments::indexing::{StaticSymbol, extent};
 use lowered_ir::ir::BinaryOp;
-use lowered_ir::verify::Limits;
+use lowered_ir::verify::limits;
 
 /// The largest number of statements and repetitions in an expanded program.
 const MAX_STATEMENTS: usize = 1 << 16;
@@ -327,7 +327,7 @@ impl Expansion<'_> {
         }
         let run_steps = scope.symbol_sum(&scan.to).filter(|steps| !steps.terms.is_empty());
         let steps = run_steps.as_ref().map_or_else(|| scope.integer(&scan.to), |steps| Ok(steps.bound))?;
-        if !(1..=Limits::default().extent).contains(&steps) {
+        if !(1..=limits::EXTENT).contains(&steps) {
             return Err(TextErrorKind::ScanSteps { steps }.at(&scan.to.span));
         }
         let every = scan.every.as_ref().map(|every| scope.integer(every)).transpose()?;
@@ -418,8 +418,8 @@ fn run_bound(size: &SizeItem, bound: &IndexExpr, scope: &Scope) -> Result<usize>
         return Err(TextErrorKind::SizeInside { name }.at(&size.name_span));
     }
     let value = scope.integer(bound)?;
-    let found = usize::try_from(value).ok().filter(|_| (1..Limits::default().extent).contains(&value));
-    let (name, max) = (size.name.clone(), Limits::default().extent - 1);
+    let found = usize::try_from(value).ok().filter(|_| (1..limits::EXTENT).contains(&value));
+    let (name, max) = (size.name.clone(), limits::EXTENT - 1);
     found.ok_or_else(|| TextErrorKind::SizeBound { name, bound: value, max }.at(&bound.span))
 }
 

@@ -21,7 +21,7 @@ use crate::source::excerpt;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
 use assignments::indexing::{StaticSymbol, axis_iterator, extent};
 use lowered_ir::ir::{Affine, SymbolId, Var};
-use lowered_ir::verify::Limits;
+use lowered_ir::verify::limits;
 
 /// The range of each letter of the statement. A letter below a size that a run gives has the size's bound.
 pub(super) fn letter_ranges(
@@ -325,7 +325,7 @@ pub(super) fn with_margins(node: &TensorNode, axis: usize, dim: usize) -> (i64, 
 }
 /// Checks the range of a letter or symbol. The error is the end of a message.
 pub(super) fn range_of(limit: i128) -> Result<i64, String> {
-    let max = Limits::default().extent;
+    let max = limits::EXTENT;
     match i64::try_from(limit) {
         Ok(range) if (1..=max).contains(&range) => Ok(range),
         _ if limit < 1 => Err("leaves no value; expected at least 1".to_owned()),

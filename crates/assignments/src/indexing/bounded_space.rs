@@ -6,7 +6,7 @@
 //! bound plus the count.
 
 use lowered_ir::ir::{Affine, LoopId, Quotient, SymbolId, Var, VariableBounds, index_bounds};
-use lowered_ir::verify::Limits;
+use lowered_ir::verify::limits;
 
 use super::axis_iterator;
 
@@ -136,7 +136,7 @@ impl BoundedSpace {
 
     /// The bounds of an index over counters, whatever the symbols are.
     fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
-        let interval = (0, Limits::default().extent - 1);
+        let interval = (0, limits::EXTENT - 1);
         let any = |_| Some(SymbolRange { interval, quotient: None });
         index_bounds(index, &PointRanges::new(&self.extents, &self.clips, &any))
     }

@@ -1,4 +1,4 @@
-//! Rejects nodes, ranges, indices and programs beyond the verifier's [`Limits`], with errors that name the
+//! Rejects nodes, ranges, indices and programs beyond the verifier's [limits], with errors that name the
 //! user's objects.
 
 use tnode::TensorNode;
@@ -11,7 +11,7 @@ use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep, Random};
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{Affine, Block, LoopKind, NodeDecl, Stmt, Var};
 use lowered_ir::text::is_identifier;
-use lowered_ir::verify::{Limits, MAX_OFFSET_BYTES};
+use lowered_ir::verify::{MAX_OFFSET_BYTES, limits};
 
 /// The maximum number of parts of a key, which are numbers and symbols, after its seed. Each part nests the
 /// expression of the key one level deeper.
@@ -19,7 +19,7 @@ pub(super) const MAX_KEY: usize = 64;
 
 /// Rejects a node with too many bytes. The number of axes is limited by `tnode`.
 pub(super) fn check_node(decl: &NodeDecl) -> Result<(), LowerErrorKind> {
-    let (node, node_bytes) = (decl.name.clone(), Limits::default().node_bytes);
+    let (node, node_bytes) = (decl.name.clone(), limits::NODE_BYTES);
     // An axis of size 0 counts as 1, so that it does not hide other axes that are too large.
     let sized = |all: u128, &dim: &usize| all.saturating_mul((dim as u128).max(1));
     let bytes = decl.dims.iter().fold(decl.dtype.size_bytes() as u128, sized);
@@ -31,7 +31,7 @@ pub(super) fn check_node(decl: &NodeDecl) -> Result<(), LowerErrorKind> {
 
 /// Rejects a symbol whose name or range is invalid in the loop IR.
 pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> {
-    let (name, max) = (symbol.name.clone(), Limits::default().extent);
+    let (name, max) = (symbol.name.clone(), limits::EXTENT);
     match symbol.range {
         _ if symbol.letter().is_none() && !is_identifier(&name) => Err(LowerErrorKind::SymbolName { name }),
         Some(range) if range > max => Err(LowerErrorKind::SymbolRange { name, range, max }),
@@ -68,15 +68,15 @@ struct AccumLimits<'a> {
 
 impl AccumLimits<'_> {
     fn check(&self) -> Result<()> {
-        let (accum, limits) = (self.accum, Limits::default());
+        let accum = self.accum;
         let (node, space) = (|| accum.lhs.name(), accum.projections.product_space());
-        if space.len() > limits.nesting {
-            let (found, max) = (space.len(), limits.nesting);
+        if space.len() > limits::NESTING {
+            let (found, max) = (space.len(), limits::NESTING);
             let kind = LowerErrorKind::TooManyLoops { node: node(), found, max };
             return Err(kind.at(accum.origin.statement()));
         }
-        if let Some(&found) = space.iter().find(|&&dim| extent(dim) > limits.extent) {
-            let kind = LowerErrorKind::LoopRange { node: node(), found, max: limits.extent };
+        if let Some(&found) = space.iter().find(|&&dim| extent(dim) > limits::EXTENT) {
+            let kind = LowerErrorKind::LoopRange { node: node(), found, max: limits::EXTENT };
             return Err(kind.at(accum.origin.statement()));
         }
         if space.contains(&0) {

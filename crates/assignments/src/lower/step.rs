@@ -27,7 +27,7 @@ use lowered_ir::ir::{
     Stmt, SymbolId, TernaryOp, Var,
 };
 use lowered_ir::random::{MAX_CELL, value};
-use lowered_ir::verify::Limits;
+use lowered_ir::verify::limits::STATEMENTS;
 
 /// The state of lowering between steps.
 pub(super) struct LoweringContext {
@@ -80,7 +80,7 @@ impl LoweringContext {
 
     /// Counts statements, and fails beyond the limit of a routine.
     fn count(&mut self, block: &Block) -> Result<(), LowerErrorKind> {
-        let max = Limits::default().statements;
+        let max = STATEMENTS;
         self.statements = self.statements.saturating_add(limits::statements(block));
         if self.statements > max { Err(LowerErrorKind::TooManyStatements { max }) } else { Ok(()) }
     }

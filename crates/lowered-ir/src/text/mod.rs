@@ -30,6 +30,6 @@ pub(crate) use print::{LOOSEST, precedence};
 
 /// How deep loops, and how deep the parts of one expression, may nest in a text.
 ///
-/// The verifier's [default limits](crate::verify::Limits) allow the same depth, so the parser rejects no text
+/// The verifier's [limits](crate::verify::limits) allow the same depth, so the parser rejects no text
 /// that could be verified.
 pub const MAX_NESTING: usize = 256;

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::DType;
 
 use super::{
-    Limits, MAX_OFFSET_BYTES, RoutinePosition, VerifyError, Violation,
+    MAX_OFFSET_BYTES, RoutinePosition, VerifyError, Violation,
     independence::{self, CheckedLoop, LoopViolation},
+    limits,
     ranges::{Interval, VariableIntervals},
     tables::{local_size, named_node},
     types,
@@ -19,22 +20,15 @@ use crate::ir::{
     LoweredRoutine, NodeRef, Space, Stmt, Var,
 };
 
-/// Checks every statement of a routine whose declarations were checked.
-pub(super) fn body(routine: &LoweredRoutine, limits: &Limits) -> Result<(), VerifyError> {
-    statements(routine, &Locals::new(), &routine.body, limits)
-}
-
 /// Checks statements that stand where these locals are in scope.
 pub(super) fn statements(
     routine: &LoweredRoutine,
     locals: &Locals,
     block: &[Stmt],
-    limits: &Limits,
 ) -> Result<(), VerifyError> {
     let ranges = VariableIntervals::new(routine);
     let mut checker = Checker {
         routine,
-        limits,
         ranges,
         enclosing: Vec::new(),
         locals: locals.clone(),
@@ -77,7 +71,6 @@ fn deeper_than(expr: &Expr, depth: usize) -> bool {
 
 struct Checker<'r> {
     routine: &'r LoweredRoutine,
-    limits: &'r Limits,
     /// The intervals of the variables of every loop so far; `enclosing` has the variables in scope.
     ranges: VariableIntervals<'r>,
     /// The loops around the current statement.
@@ -125,9 +118,9 @@ impl<'r> Checker<'r> {
     /// Counts a statement for rule V5.
     fn count(&mut self) -> CheckResult {
         self.statements = self.statements.saturating_add(self.repeats);
-        match self.statements <= self.limits.statements {
+        match self.statements <= limits::STATEMENTS {
             true => Ok(()),
-            false => Err(Violation::TooMany { max: self.limits.statements }),
+            false => Err(Violation::TooMany { max: limits::STATEMENTS }),
         }
     }
 
@@ -170,8 +163,8 @@ impl<'r> Checker<'r> {
     // Loops.
 
     fn loop_head(&mut self, var: LoopId, lo: i64, hi: &Bound, kind: LoopKind) -> CheckResult {
-        if self.enclosing.len() == self.limits.nesting {
-            return Err(Violation::TooDeep { what: "loops", max: self.limits.nesting });
+        if self.enclosing.len() == limits::NESTING {
+            return Err(Violation::TooDeep { what: "loops", max: limits::NESTING });
         }
         if !self.seen_loops.insert(var) {
             return Err(Violation::Twice { what: format!("loop variable {var}") });
@@ -207,7 +200,7 @@ impl<'r> Checker<'r> {
     /// Checks rules V7 and V8 on a clip of the loop's bound.
     fn clip(&self, var: LoopId, clip: &Affine) -> CheckResult {
         clip.terms().iter().try_for_each(|&(var, _)| self.var(var))?;
-        let max = self.limits.extent;
+        let max = limits::EXTENT;
         let no_guard = Guard::new();
         let ranges = self.ranges.narrowed(&no_guard);
         if ranges.is_vacant(clip) || ranges.bounds(clip).is_some_and(|b| -max <= b.lo && b.hi <= max) {
@@ -220,7 +213,7 @@ impl<'r> Checker<'r> {
     /// Checks rule V8, and rule V9 on the loop's own bounds.
     fn loop_bounds(&self, var: LoopId, lo: i64, hi: &Bound, kind: LoopKind) -> CheckResult {
         let first_clip = hi.clips().first().map(|clip| crate::text::print_index(self.routine, clip));
-        let (max, var) = (self.limits.extent, || var.to_string());
+        let (max, var) = (limits::EXTENT, || var.to_string());
         if let Some(found) = [lo, hi.limit].into_iter().find(|end| !(-max..=max).contains(end)) {
             return Err(Violation::LoopBound { var: var(), found, max });
         }
@@ -228,7 +221,7 @@ impl<'r> Checker<'r> {
         if found > max {
             return Err(Violation::LoopExtent { var: var(), found, max });
         }
-        let lanes = 1..=self.limits.vector_extent;
+        let lanes = 1..=limits::VECTOR_EXTENT;
         match kind {
             LoopKind::Unrolled if !hi.is_constant() => {
                 Err(Violation::UnrolledBound { var: var(), found: first_clip.unwrap_or_default() })
@@ -236,12 +229,12 @@ impl<'r> Checker<'r> {
             LoopKind::Vector if lo != 0 || !hi.is_constant() || !lanes.contains(&hi.limit) => {
                 let end = first_clip.unwrap_or_else(|| hi.limit.to_string());
                 let found = format!("{lo}..{end}");
-                Err(Violation::VectorBounds { var: var(), found, max: self.limits.vector_extent })
+                Err(Violation::VectorBounds { var: var(), found, max: limits::VECTOR_EXTENT })
             }
             LoopKind::Workgroup if lo != 0 || !hi.is_constant() || !lanes.contains(&hi.limit) => {
                 let end = first_clip.unwrap_or_else(|| hi.limit.to_string());
                 let found = format!("{lo}..{end}");
-                Err(Violation::WorkgroupBounds { var: var(), found, max: self.limits.vector_extent })
+                Err(Violation::WorkgroupBounds { var: var(), found, max: limits::VECTOR_EXTENT })
             }
             _ => Ok(()),
         }
@@ -288,7 +281,7 @@ impl<'r> Checker<'r> {
         if !self.seen_locals.insert(local) {
             return Err(Violation::Twice { what: format!("local {local}") });
         }
-        local_size(local, &decl, self.limits)?;
+        local_size(local, &decl)?;
         self.locals.insert(local, decl);
         Ok(())
     }
@@ -461,8 +454,8 @@ impl<'r> Checker<'r> {
 
     /// The type of an expression that stands `depth` deep.
     fn expr(&mut self, expr: &Expr, depth: usize) -> CheckResult<DType> {
-        if depth > self.limits.nesting {
-            return Err(Violation::TooDeep { what: "expressions", max: self.limits.nesting });
+        if depth > limits::NESTING {
+            return Err(Violation::TooDeep { what: "expressions", max: limits::NESTING });
         }
         match expr {
             Expr::Const(value) => Ok(value.dtype()),

@@ -9,18 +9,18 @@
 //! # Declarations
 //!
 //! * **V1** The routine and its symbols have identifiers for names; no two symbols have the same name.
-//! * **V2** A symbol has a range `0..n` or `1..n` with `n <=` [`Limits::extent`] and at least one value.
+//! * **V2** A symbol has a range `0..n` or `1..n` with `n <=` [`limits::EXTENT`] and at least one value.
 //!   Quotients come after parameters.
 //!   A dividend, of a promise too, is a sum of symbols before its quotient, and no value of it can leave
-//!   ±[`Limits::extent`]; a divisor is within `1..=`[`Limits::extent`].
-//! * **V3** A node takes at most [`Limits::node_bytes`], another local at most [`Limits::local_bytes`], a
-//!   register local has at most [`Limits::register_elems`] elements, where a dimension of 0 counts as 1; no
-//!   array has more than [`Limits::rank`] dimensions.
+//!   ±[`limits::EXTENT`]; a divisor is within `1..=`[`limits::EXTENT`].
+//! * **V3** A node takes at most [`limits::NODE_BYTES`], another local at most [`limits::LOCAL_BYTES`], a
+//!   register local has at most [`limits::REGISTER_ELEMENTS`] elements, where a dimension of 0 counts as 1;
+//!   no array has more than [`tnode::MAX_RANK`] dimensions.
 //!
 //! # Size
 //!
-//! * **V4** Loops nest at most [`Limits::nesting`] deep, and so do the parts of an expression.
-//! * **V5** There are at most [`Limits::statements`] statements, each counted as often as unrolling repeats
+//! * **V4** Loops nest at most [`limits::NESTING`] deep, and so do the parts of an expression.
+//! * **V5** There are at most [`limits::STATEMENTS`] statements, each counted as often as unrolling repeats
 //!   it.
 //!
 //! # References
@@ -31,11 +31,11 @@
 //!
 //! # Loops
 //!
-//! * **V8** The ends of a loop lie within ±[`Limits::extent`], and are at most that far apart; those of an
+//! * **V8** The ends of a loop lie within ±[`limits::EXTENT`], and are at most that far apart; those of an
 //!   unrolled loop are constants. The expressions that bound a loop mention symbols and the variables of
-//!   enclosing loops alone, and no value of them can leave ±[`Limits::extent`].
+//!   enclosing loops alone, and no value of them can leave ±[`limits::EXTENT`].
 //! * **V26** A loop with a condition is serial or a scan, and its condition is a node of one element.
-//! * **V9** A vector loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`], and holds no loop.
+//! * **V9** A vector loop is `0..n` with a constant `1 <= n <=` [`limits::VECTOR_EXTENT`], and holds no loop.
 //!
 //! # Indices
 //!
@@ -78,7 +78,7 @@
 //!   workgroup loops around the access, and its first dimensions are their extents. The first dimension may
 //!   be greater; then only the first threads take part. The number of these loops is the same at every
 //!   access, so each thread has a part of its own.
-//! * **V25** A workgroup loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`].
+//! * **V25** A workgroup loop is `0..n` with a constant `1 <= n <=` [`limits::VECTOR_EXTENT`].
 //!
 //! # Merge buffer
 //!
@@ -95,6 +95,7 @@
 mod check;
 mod error;
 pub mod independence;
+pub mod limits;
 mod ranges;
 mod tables;
 mod types;
@@ -110,43 +111,6 @@ use crate::ir::{Guard, Indices, Locals, LoweredRoutine, Stmt, VariableBounds};
 /// Rule V12: the maximum product, in bytes, of a coefficient or constant of an index and the stride of its
 /// dimension.
 pub const MAX_OFFSET_BYTES: u128 = 1 << 56;
-
-/// How large a routine may be. Within its limits, the verifier's promise holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Loops around a statement, and depth of an expression.
-    pub nesting: usize,
-    /// Statements, each counted as often as unrolling repeats it.
-    pub statements: u64,
-    /// Size of a node in bytes.
-    pub node_bytes: u64,
-    /// Size of a local that is not in registers, in bytes.
-    pub local_bytes: u64,
-    /// Elements of a register local.
-    pub register_elems: u64,
-    /// Dimensions of an array.
-    pub rank: usize,
-    /// Lanes of a vector loop, iterations of a workgroup loop.
-    pub vector_extent: i64,
-    /// The maximum end of a loop or symbol range, and the maximum number of iterations of a loop. The start
-    /// of a loop is at least the negative of this number.
-    pub extent: i64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            nesting: 256,
-            statements: 1 << 20,
-            node_bytes: 1 << 40,
-            local_bytes: 1 << 30,
-            register_elems: 1 << 12,
-            rank: tnode::MAX_RANK,
-            vector_extent: 1024,
-            extent: 1 << 40,
-        }
-    }
-}
 
 /// Whether rule V11 accepts a read at `index` of an array of these dimensions where `guard` holds.
 pub(crate) fn proves_in_bounds(
@@ -166,31 +130,22 @@ pub(crate) fn proves_in_bounds(
     })
 }
 
-/// Checks a routine against every rule, within the default limits.
+/// Checks a routine against every rule.
 ///
 /// # Errors
 ///
 /// The first rule that is broken, in the order of the text.
 pub fn verify(routine: &LoweredRoutine) -> Result<(), VerifyError> {
-    verify_with(routine, &Limits::default())
+    tables::check(routine)?;
+    check::statements(routine, &Locals::new(), &routine.body)
 }
 
-/// Checks statements by themselves against the rules on statements, within the default limits; `locals` are
-/// the locals declared before them. Their loop variables and locals are unique in the routine.
+/// Checks statements by themselves against the rules on statements; `locals` are the locals declared before
+/// them. Their loop variables and locals are unique in the routine.
 pub(crate) fn verify_statements(
     routine: &LoweredRoutine,
     locals: &Locals,
     block: &[Stmt],
 ) -> Result<(), VerifyError> {
-    check::statements(routine, locals, block, &Limits::default())
-}
-
-/// Checks a routine against every rule, within limits.
-///
-/// # Errors
-///
-/// The first rule that is broken, in the order of the text.
-pub fn verify_with(routine: &LoweredRoutine, limits: &Limits) -> Result<(), VerifyError> {
-    tables::check(routine, limits)?;
-    check::body(routine, limits)
+    check::statements(routine, locals, block)
 }

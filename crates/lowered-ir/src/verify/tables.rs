@@ -2,26 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use super::{Limits, RoutinePosition, VerifyError, Violation};
+use super::{RoutinePosition, VerifyError, Violation, limits};
 use crate::{
     ir::{LocalDecl, LocalId, LoweredRoutine, NodeDecl, NodeRef, Quotient, Space, Symbol, SymbolId, Var},
     text::{is_identifier, print_index},
 };
 
 /// Checks name, symbols and nodes.
-pub(super) fn check(routine: &LoweredRoutine, limits: &Limits) -> Result<(), VerifyError> {
+pub(super) fn check(routine: &LoweredRoutine) -> Result<(), VerifyError> {
     let at = |place: RoutinePosition| move |violation| VerifyError::new(routine, place, violation);
     identifier(&routine.name).map_err(at(RoutinePosition::Routine))?;
     let mut names = BTreeSet::new();
     for (i, symbol) in routine.symbols.iter().enumerate() {
         let place = at(RoutinePosition::Symbol(SymbolId(i as u32)));
-        check_symbol(symbol, &mut names, limits)
+        check_symbol(symbol, &mut names)
             .and_then(|()| check_parameter(&routine.symbols[..=i]))
-            .and_then(|()| check_quotients(routine, i, limits))
+            .and_then(|()| check_quotients(routine, i))
             .map_err(place)?;
     }
     for (node, decl) in routine.node_refs() {
-        node_size(node, decl, limits).map_err(at(RoutinePosition::Node(node)))?;
+        node_size(node, decl).map_err(at(RoutinePosition::Node(node)))?;
     }
     Ok(())
 }
@@ -32,18 +32,14 @@ fn identifier(name: &str) -> Result<(), Violation> {
 }
 
 /// Checks rules V1 and V2.
-fn check_symbol<'r>(
-    symbol: &'r Symbol,
-    before: &mut BTreeSet<&'r str>,
-    limits: &Limits,
-) -> Result<(), Violation> {
+fn check_symbol<'r>(symbol: &'r Symbol, before: &mut BTreeSet<&'r str>) -> Result<(), Violation> {
     identifier(&symbol.name)?;
     if !before.insert(&symbol.name) {
         return Err(Violation::SymbolTwice { name: symbol.name.clone() });
     }
     let least = symbol.least.clamp(0, 1);
-    if symbol.least != least || !(least + 1..=limits.extent).contains(&symbol.range) {
-        return Err(Violation::SymbolRange { found: symbol.least..symbol.range, max: limits.extent });
+    if symbol.least != least || !(least + 1..=limits::EXTENT).contains(&symbol.range) {
+        return Err(Violation::SymbolRange { found: symbol.least..symbol.range, max: limits::EXTENT });
     }
     Ok(())
 }
@@ -59,19 +55,18 @@ fn check_parameter(symbols: &[Symbol]) -> Result<(), Violation> {
 }
 
 /// Checks rule V2 on the value of a symbol, which the symbols before it give.
-fn check_quotients(routine: &LoweredRoutine, at: usize, limits: &Limits) -> Result<(), Violation> {
+fn check_quotients(routine: &LoweredRoutine, at: usize) -> Result<(), Violation> {
     let Symbol { quotient, promise, .. } = &routine.symbols[at];
-    quotient.iter().chain(promise).try_for_each(|quotient| check_quotient(routine, at, quotient, limits))
+    quotient.iter().chain(promise).try_for_each(|quotient| check_quotient(routine, at, quotient))
 }
 
 fn check_quotient(
     routine: &LoweredRoutine,
     at: usize,
     Quotient { dividend, divisor }: &Quotient,
-    limits: &Limits,
 ) -> Result<(), Violation> {
     let (symbol, before) = (&routine.symbols[at], &routine.symbols[..at]);
-    let (name, max) = (symbol.name.clone(), limits.extent);
+    let (name, max) = (symbol.name.clone(), limits::EXTENT);
     if !(1..=max).contains(divisor) {
         return Err(Violation::Divisor { name, found: *divisor, max });
     }
@@ -88,22 +83,22 @@ fn check_quotient(
 }
 
 /// Checks rule V3 for a node.
-fn node_size(node: NodeRef, decl: &NodeDecl, limits: &Limits) -> Result<(), Violation> {
+fn node_size(node: NodeRef, decl: &NodeDecl) -> Result<(), Violation> {
     let array = || named_node(node, decl);
-    size(&decl.dims, decl.dtype.size_bytes(), limits.node_bytes, "bytes", array)?;
-    rank(&decl.dims, limits, array)
+    size(&decl.dims, decl.dtype.size_bytes(), limits::NODE_BYTES, "bytes", array)?;
+    rank(&decl.dims, array)
 }
 
 /// Checks rule V3 for a local.
-pub(super) fn local_size(local: LocalId, decl: &LocalDecl, limits: &Limits) -> Result<(), Violation> {
+pub(super) fn local_size(local: LocalId, decl: &LocalDecl) -> Result<(), Violation> {
     let array = || format!("local {local}");
     match decl.space {
         Space::Stack | Space::Scratch | Space::Workgroup | Space::Thread => {
-            size(&decl.dims, decl.dtype.size_bytes(), limits.local_bytes, "bytes", array)?
+            size(&decl.dims, decl.dtype.size_bytes(), limits::LOCAL_BYTES, "bytes", array)?
         }
-        Space::Register => size(&decl.dims, 1, limits.register_elems, "elements", array)?,
+        Space::Register => size(&decl.dims, 1, limits::REGISTER_ELEMENTS, "elements", array)?,
     }
-    rank(&decl.dims, limits, array)
+    rank(&decl.dims, array)
 }
 
 /// A dimension of 0 counts as 1: it must not hide others that are too large to compute with.
@@ -123,15 +118,15 @@ fn size(
     }
 }
 
-fn rank(dims: &[usize], limits: &Limits, array: impl FnOnce() -> String) -> Result<(), Violation> {
-    if dims.len() <= limits.rank {
+fn rank(dims: &[usize], array: impl FnOnce() -> String) -> Result<(), Violation> {
+    if dims.len() <= tnode::MAX_RANK {
         return Ok(());
     }
     Err(Violation::TooLarge {
         array: array(),
         found: dims.len() as u128,
         unit: "dimensions",
-        max: limits.rank as u64,
+        max: tnode::MAX_RANK as u64,
     })
 }
 

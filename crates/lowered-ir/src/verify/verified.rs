@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::{VerifyError, verify};
 use crate::ir::LoweredRoutine;
 
-/// A value that the verifier accepted, within the default [`Limits`](super::Limits). It cannot be changed: a
+/// A value that the verifier accepted, within the [limits](super::limits). It cannot be changed: a
 /// pass that rewrites it takes it out with [`into_inner`](Verified::into_inner), and the result is verified
 /// again.
 ///

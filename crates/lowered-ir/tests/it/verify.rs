@@ -7,7 +7,7 @@ use lowered_ir::{
         UnaryOp, Var,
     },
     text::parse,
-    verify::{Limits, RoutinePosition, Violation, verify, verify_with},
+    verify::{RoutinePosition, Violation, limits, verify},
 };
 use tnode::{DType, ModeState, Scalar};
 
@@ -91,17 +91,20 @@ fn take_apart(mut block: Vec<Stmt>) {
 }
 
 #[test]
-fn limits_can_be_set() {
-    let text = "routine @r { node %0 \"x\" f32[8] for i0 in 0..4 unrolled { %0[i0] := 0.0f32 %0[i0 + 4] := 1.0f32 } }";
-    let routine = parse(text).unwrap();
-    assert_eq!(verify(&routine), Ok(()));
-    let statements = |n| verify_with(&routine, &Limits { statements: n, ..Limits::default() });
-    assert_eq!(statements(9), Ok(()));
-    assert_eq!(*statements(8).unwrap_err().violation, Violation::TooMany { max: 8 });
-    let bytes = verify_with(&routine, &Limits { node_bytes: 31, ..Limits::default() }).unwrap_err();
+fn statements_and_bytes_are_limited() {
+    let text = |iterations: u64, elements: u64| {
+        format!(
+            "routine @r {{ node %0 \"x\" f32[{elements}] for i0 in 0..{iterations} unrolled {{ %0[i0] := 0.0f32 %0[i0 + 524288] := 1.0f32 }} }}"
+        )
+    };
+    let found = |iterations, elements| verify(&parse(&text(iterations, elements)).unwrap());
+    let most = limits::NODE_BYTES / 4;
+    assert_eq!(found(524_287, most), Ok(()));
+    let statements = found(524_288, most).unwrap_err();
+    assert_eq!(*statements.violation, Violation::TooMany { max: limits::STATEMENTS });
     assert_eq!(
-        bytes.to_string(),
-        "routine @r, node %0: V3: node %0 \"x\" takes 32 bytes, expected at most 31"
+        found(1, most + 1).unwrap_err().to_string(),
+        "routine @r, node %0: V3: node %0 \"x\" takes 1099511627780 bytes, expected at most 1099511627776"
     );
 }
 
