@@ -226,6 +226,15 @@ impl Context {
         buffer.table().ok()?.failure(&Event::poll)
     }
 
+    /// Whether the node has values in this context: a task that did not fail wrote them or is scheduled to
+    /// write them, or a task read the zeros that new memory counts as. `false` also inside a task, while
+    /// another use is being submitted.
+    pub fn is_initialized(&self, node: &TensorNode) -> bool {
+        let Some(buffer) = self.get(node) else { return false };
+        let Ok(mut hazards) = buffer.table() else { return false };
+        !hazards.is_unwritten() && hazards.failure(&Event::poll).is_none()
+    }
+
     /// Invalidates a node's value, for a reason outside of the device: readers of the node get the failure
     /// until it is written again. Tasks that were scheduled before still read the value.
     ///

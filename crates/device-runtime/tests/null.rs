@@ -9,7 +9,8 @@ use codegen_core::{
     ScheduledRoutine, Slot, Temp, TempId,
 };
 use device_runtime::{
-    Context, Device, Driver, DriverError, MergeBufferUse, NullDevice, RunError, StreamHandle, Transfer,
+    Context, Device, Driver, DriverError, Failure, MergeBufferUse, NullDevice, RunError, StreamHandle,
+    Transfer,
 };
 use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{DType, HostArray, TensorNode};
@@ -154,6 +155,23 @@ fn texts_are_stable() {
     display.iter().for_each(|(value, text)| assert_eq!(value.to_string(), *text));
     assert_eq!(format!("{device:?}"), format!("Device(null:0, id {})", device.device_id()));
     assert!(context.explain(&x).ends_with("16 bytes at pool 1 offset 0 of null:0\nmade on null:0:0\n"));
+}
+
+#[test]
+fn a_node_is_initialized_by_its_first_write() {
+    let device = device();
+    let (x, y) = (node("x", 4), node("y", 4));
+    let context = Context::new(&device.new_stream().unwrap());
+    let context = context.init_from_host(&x, HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
+    let routine = context.link(&code(&x, &y, 16), &[x.clone(), y.clone()]).unwrap();
+    let linked = routine.context();
+    let initialized = |context: &Context| [&x, &y].map(|node| context.is_initialized(node));
+    assert_eq!(initialized(&context), [true, false], "y is not in the context");
+    assert_eq!((linked.contains(&y), initialized(linked)), (true, [true, false]), "y was not written");
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(initialized(linked), [true, true]);
+    linked.poison(&y, &Failure::new("null:0:0", "step", "no luck")).unwrap();
+    assert_eq!(initialized(linked), [true, false], "the values of y were lost");
 }
 
 #[test]
