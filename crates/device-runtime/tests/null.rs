@@ -2,7 +2,7 @@
 //! driver rejects.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, thread};
 
 use codegen_core::{
     Access, Artifact, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
@@ -172,6 +172,15 @@ fn a_node_is_initialized_by_its_first_write() {
     assert_eq!(initialized(linked), [true, true]);
     linked.poison(&y, &Failure::new("null:0:0", "step", "no luck")).unwrap();
     assert_eq!(initialized(linked), [true, false], "the values of y were lost");
+}
+
+/// Threads that make devices at once get different numbers.
+#[test]
+fn devices_made_by_several_threads_have_different_ids() {
+    let ids = |_| thread::spawn(|| std::array::from_fn::<u64, 100, _>(|_| device().device_id()));
+    let threads: Vec<_> = (0..4).map(ids).collect();
+    let ids = threads.into_iter().flat_map(|thread| thread.join().unwrap());
+    assert_eq!(ids.collect::<BTreeSet<u64>>().len(), 400);
 }
 
 #[test]
