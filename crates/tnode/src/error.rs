@@ -24,6 +24,9 @@ pub enum TensorNodeError {
     /// The sizes that a run gives to the axes of a node were settled twice, differently.
     #[error("node {node}: dimensions are settled as {settled}, found {requested}")]
     SizesConflict { node: String, settled: String, requested: String },
+    /// The margins of a node were settled twice, differently.
+    #[error("node {node}: margins are settled as {settled}, found {requested}")]
+    PaddingConflict { node: String, settled: String, requested: String },
     /// A node with margins has an axis whose size a run gives.
     #[error("an axis has the size `{size}`, which a run gives; a node with padding has constant dimensions")]
     SizeWithPadding { size: String },

@@ -71,6 +71,7 @@ pub(crate) struct Inner {
 pub(crate) struct Shape {
     padded: Dims,
     unpadded: Dims,
+    padding: Option<Padding>,
     elems: usize,
     sizes: RunSizes,
 }
@@ -238,7 +239,11 @@ impl TensorNode {
     /// When other dimensions or sizes are settled already, a node with margins has such sizes, or the product
     /// of the dimensions overflows.
     pub fn set_dims_with(&self, dims: impl IntoIterator<Item = usize>, sizes: RunSizes) -> Result<()> {
-        let requested = Shape::new(dims.into_iter().collect(), sizes, self.padding())?;
+        self.settle(Shape::new(dims.into_iter().collect(), sizes, self.padding())?)
+    }
+
+    /// Settles the shape, or checks the dimensions and sizes against those that are settled.
+    fn settle(&self, requested: Shape) -> Result<()> {
         let settled = self.0.shape.get_or_init(|| requested.clone());
         if settled.unpadded != requested.unpadded {
             let (settled, requested) = (settled.unpadded.clone(), requested.unpadded);
@@ -251,6 +256,26 @@ impl TensorNode {
         Ok(())
     }
 
+    /// Settles the dimensions, given without margins, together with margins that were left open: an operation
+    /// that reads beyond the values determines both.
+    ///
+    /// # Errors
+    /// When other dimensions or margins are settled already, the margins do not fit the dimensions, or the
+    /// product of the dimensions overflows.
+    pub fn set_dims_padded(&self, dims: impl IntoIterator<Item = usize>, padding: Padding) -> Result<()> {
+        if self.0.planned_padding.as_ref().is_some_and(|planned| *planned != padding) {
+            return Err(self.padding_conflict(&padding));
+        }
+        let requested = Shape::new(dims.into_iter().collect(), RunSizes::new(), Some(&padding))?;
+        self.settle(requested)?;
+        if self.padding() == Some(&padding) { Ok(()) } else { Err(self.padding_conflict(&padding)) }
+    }
+
+    fn padding_conflict(&self, requested: &Padding) -> TensorNodeError {
+        let settled = self.padding().map_or_else(|| "none".to_owned(), Padding::to_string);
+        TensorNodeError::PaddingConflict { node: self.name(), settled, requested: requested.to_string() }
+    }
+
     /// The sizes that a run gives to axes; empty if all dimensions are constant or none is settled.
     pub fn run_sizes(&self) -> &[Option<RunSize>] {
         self.0.shape.get().map_or(&[], |shape| &shape.sizes)
@@ -261,9 +286,10 @@ impl TensorNode {
         self.run_sizes().get(axis)?.as_ref()
     }
 
-    /// The margins, if the node has any.
+    /// The margins, if the node has any. While the dimensions are open, these are the margins that the node
+    /// was made with.
     pub fn padding(&self) -> Option<&Padding> {
-        self.0.planned_padding.as_ref()
+        self.0.shape.get().map_or(&self.0.planned_padding, |shape| &shape.padding).as_ref()
     }
 
     /// The number of elements with margins.
@@ -298,7 +324,7 @@ impl Shape {
             return Err(TensorNodeError::SizeWithPadding { size: size.to_string() });
         }
         sizes.resize(if sizes.is_empty() { 0 } else { unpadded.len() }, None);
-        Ok(Shape { padded, unpadded, elems, sizes })
+        Ok(Shape { padded, unpadded, padding: padding.cloned(), elems, sizes })
     }
 }
 

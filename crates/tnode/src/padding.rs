@@ -1,5 +1,7 @@
 //! Margins around the values of a node, so that windows may extend beyond the edges of the array.
 
+use std::fmt;
+
 use smallvec::SmallVec;
 
 use crate::error::{Result, TensorNodeError};
@@ -36,6 +38,14 @@ pub struct Padding {
     /// The value in the margins; `None` if consumers with different neutral elements reset the margins before
     /// each use.
     pub neutral: Option<f64>,
+}
+
+/// The margins as `(left, right)` per axis, and the value in them, as in `[(1, 1), (0, 0)] of 0`.
+impl fmt::Display for Padding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.axes.iter().map(|axis| (axis.left, axis.right))).finish()?;
+        self.neutral.map_or(Ok(()), |neutral| write!(f, " of {neutral}"))
+    }
 }
 
 impl Padding {

@@ -73,6 +73,32 @@ fn padding_grows_the_sizes() {
 }
 
 #[test]
+fn margins_may_be_settled_with_the_sizes() {
+    let node = || TensorNode::builder("p").dims_later().build_in(&Registry::new()).expect("valid");
+    let padding = |left| Padding::new([(left, 2), (0, 0)], Some(0.0));
+    let late = node();
+    assert_eq!(late.padding(), None);
+    late.set_dims_padded([2, 3], padding(1)).expect("open");
+    late.set_dims_padded([2, 3], padding(1)).expect("the same");
+    late.set_dims([2, 3]).expect("the same");
+    assert_eq!((late.padding(), late.size_bytes().expect("settled")), (Some(&padding(1)), 60));
+    let message = |node: &TensorNode, left| {
+        node.set_dims_padded([2, 3], padding(left)).expect_err("settled otherwise").to_string()
+    };
+    let conflict = "node p: margins are settled as [(1, 2), (0, 0)] of 0, found [(3, 2), (0, 0)] of 0";
+    assert_eq!(message(&late, 3), conflict);
+    let early = TensorNode::builder("p").dims_later().padding(padding(1)).build_in(&Registry::new());
+    assert_eq!(message(&early.expect("valid"), 3), conflict);
+    let plain = node();
+    plain.set_dims([2, 3]).expect("open");
+    assert_eq!(message(&plain, 1), "node p: margins are settled as none, found [(1, 2), (0, 0)] of 0");
+    let [one_axis, huge] = [(1, 1), (usize::MAX, 1)].map(|axis| Padding::new([axis], None));
+    let rejected = |padding, dims: &[usize]| node().set_dims_padded(dims.iter().copied(), padding);
+    assert!(matches!(rejected(one_axis, &[2, 3]), Err(TensorNodeError::PaddingRank { axes: 1, .. })));
+    assert!(matches!(rejected(huge, &[2]), Err(TensorNodeError::TooLarge { .. })));
+}
+
+#[test]
 fn sizes_that_do_not_fit_are_rejected() {
     let build = |dims: &[usize], padding: Option<Padding>| {
         let builder = TensorNode::builder("x").dims(dims.iter().copied());
