@@ -122,6 +122,32 @@ fn what_cannot_be_inlined_is_rejected() {
     }
 }
 
+/// A scan over 4 steps that ends before the first step in which `go` is 0.
+fn ended_scan(go: &str, t: &str) -> LoweredRoutine {
+    let source = format!(
+        "routine @t strict {{\nnode %0 \"x\" f32[4] on_device\nnode %1 \"go\" f32[] {go}\n\
+         node %2 \"t\" f32[4] {t}\nnode %3 \"out\" f32[4] on_device\n\
+         zero %2\nzero %3\n%1[] := 1.0f32\nfor i0 in 0..4 while %1 scan {{\n\
+         %2[i0] := %0[i0]\n%1[] := %0[i0] - 0.5f32\n}}\n\
+         for i1 in 0..4 {{ %3[i1] := %2[i1] }}\n}}\n"
+    );
+    let routine = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    verify::verify(&routine).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    routine
+}
+
+#[test]
+fn the_condition_and_the_results_of_a_scan_that_ends_early_are_rejected() {
+    let condition = (1, ["virtual", ""], "it is the condition of a scan, which is read from memory");
+    let result = (2, ["", "virtual"], "a condition may end the scan that computes it");
+    for (node, [go, t], what) in [condition, result] {
+        let rejections = virtualize::virtualize(&mut ended_scan("", ""), &[NodeRef(node)]);
+        assert_eq!(rejections.iter().map(|(_, why)| why.to_string()).collect::<Vec<_>>(), [what]);
+        let error = optimize(ended_scan(go, t), &OptimizeSettings::default()).expect_err("rejected");
+        assert!(error.to_string().contains(&format!("is virtual, but cannot be because {what}")), "{error}");
+    }
+}
+
 #[test]
 fn gathers_in_a_computation_are_repeated() {
     inlined(&format!("for i0 in 0..4 {{ %2[i0] := gather(%1[{{index i64(@s)}}, i0], -1.0f32) }}\n{USE}"));
