@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Maximum size of a pool in bytes, unless [`Device::with_pool_cap`] sets another: 4 GiB.
-const DEFAULT_POOL_CAP: usize = 1 << 32;
+pub const DEFAULT_POOL_CAP: usize = 1 << 32;
 
 /// Identifiers are unique among all devices of all drivers.
 static NEXT_DEVICE_ID: AtomicU64 = AtomicU64::new(0);

@@ -46,7 +46,7 @@ pub use crate::checked::{
 };
 pub use crate::context::Context;
 pub use crate::copy::MergeBufferUse;
-pub use crate::device::Device;
+pub use crate::device::{DEFAULT_POOL_CAP, Device};
 pub use crate::direct::DirectDriver;
 pub use crate::driver::{
     BoundHandle, Driver, DriverDescription, EventHandle, HostTask, KernelHandle, Launched, Location, Mark,

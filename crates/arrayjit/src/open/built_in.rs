@@ -61,7 +61,7 @@ fn cpu<D: Driver + 'static>(
     codegen: Arc<dyn Codegen>,
     make: impl Fn() -> D,
 ) -> BackendParts {
-    let device = |ordinal| Device::new(Arc::new(make()), ordinal);
+    let device = |ordinal| Device::with_pool_cap(Arc::new(make()), ordinal, settings.pool_bytes);
     let first = BackendParts::new(codegen, device(0));
     (1..settings.num_devices).fold(first, |parts, ordinal| parts.with_device(device(ordinal)))
 }
@@ -122,15 +122,15 @@ fn open_adapter(settings: &Settings) -> Result<device_wgpu::WgpuDevice, OpenErro
 /// Shaders and a GPU. A pool is as large as one buffer binding can be, so a larger node is an error that
 /// names it.
 #[cfg(feature = "wgpu")]
-fn shaders(driver: device_wgpu::WgpuDevice) -> BackendParts {
+fn shaders(driver: device_wgpu::WgpuDevice, settings: &Settings) -> BackendParts {
     let codegen = codegen_wgsl::wgsl(driver.caps().clone(), codegen_wgsl::WgslOptions::default());
-    let cap = driver.pool_cap();
+    let cap = driver.pool_cap().min(settings.pool_bytes);
     BackendParts::new(Arc::new(codegen), Device::with_pool_cap(Arc::new(driver), 0, cap))
 }
 
 #[cfg(feature = "wgpu")]
 fn wgpu(settings: &Settings) -> Result<BackendParts, OpenError> {
-    open_adapter(settings).map(shaders)
+    Ok(shaders(open_adapter(settings)?, settings))
 }
 
 /// The backend `wgpu`, unless its adapter is a program on the CPU.
@@ -140,7 +140,7 @@ pub(super) fn wgpu_on_hardware(settings: &Settings) -> Result<BackendParts, Open
     if driver.is_software() {
         return Err(OpenError::SoftwareAdapter { adapter: driver.adapter().to_string() });
     }
-    Ok(shaders(driver))
+    Ok(shaders(driver, settings))
 }
 
 #[cfg(feature = "wgpu")]
@@ -191,8 +191,9 @@ pub(super) fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
         .collect::<Result<_, OpenError>>()?;
     let capabilities = [&driver].into_iter().chain(&others).map(|driver| driver.info().capability);
     let codegen = codegen_ptx::ptx(ptx_target(capabilities), ptx_options(settings));
-    let parts = BackendParts::new(Arc::new(codegen), Device::new(Arc::new(driver), 0));
-    let devices = others.into_iter().zip(1..).map(|(driver, nth)| Device::new(Arc::new(driver), nth));
+    let device = |driver, nth| Device::with_pool_cap(Arc::new(driver), nth, settings.pool_bytes);
+    let parts = BackendParts::new(Arc::new(codegen), device(driver, 0));
+    let devices = others.into_iter().zip(1..).map(|(driver, nth)| device(driver, nth));
     Ok(devices.fold(parts, BackendParts::with_device))
 }
 

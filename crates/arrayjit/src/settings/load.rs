@@ -183,6 +183,7 @@ fn read(config: &Config) -> Result<Settings, ConfigError> {
         scan_gradient_bytes: config.get("scan_gradient_bytes")?,
         tuning: config.clone().try_deserialize()?,
         streams: config.get("streams")?,
+        pool_bytes: config.get("pool_bytes")?,
         reject_unwritten_reads: config.get("reject_unwritten_reads")?,
         gpu: config.clone().try_deserialize()?,
         debugging: config.clone().try_deserialize()?,
@@ -350,6 +351,7 @@ mod tests {
             ("half-constant-cutoff", "0.5"),
             ("scan-gradient-bytes", "6"),
             ("streams", "for_parallel_copying"),
+            ("pool-bytes", "9"),
             ("tune", "a.tune"),
             ("tune-search", "false"),
             ("tf32", "true"),
@@ -367,7 +369,7 @@ mod tests {
         assert_eq!((settings.vector, settings.half_constant_cutoff), (VectorSetting::Bits128, 0.5));
         assert_eq!((&*tuning.file, tuning.search), ("a.tune", false));
         assert_eq!(settings.scan_gradient_bytes, 6);
-        assert_eq!(settings.streams, SuggestedStreams::ForParallelCopying);
+        assert_eq!((settings.streams, settings.pool_bytes), (SuggestedStreams::ForParallelCopying, 9));
         assert_eq!((gpu.tf32, &*gpu.cuda_device, debugging.level), (true, "4", 5));
         assert_eq!((&*debugging.logs, settings.code_cache_bytes), ("values", 7));
         assert_eq!((&*settings.code_folder, settings.code_folder_bytes), ("here", 8));

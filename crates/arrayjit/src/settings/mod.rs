@@ -13,6 +13,7 @@
 //! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions. The key
 //! of a setting that is gone is an error, which says what replaces it.
 
+use device_runtime::DEFAULT_POOL_CAP;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 mod dump; // the filter of dumps
@@ -58,6 +59,9 @@ pub struct Settings {
     /// How many streams a device suggests: `only_devices_parallel`, `for_parallel_copying` or
     /// `most_parallel_streams`.
     pub streams: SuggestedStreams,
+    /// The most bytes of one pool of device memory, and so of one node. A GPU behind `wgpu` may have a lower
+    /// limit.
+    pub pool_bytes: usize,
     /// Whether a run fails that reads a node which nothing has written, such as the result of a routine that
     /// has not run. Otherwise the node counts as zeros, with a warning for `tracing`.
     pub reject_unwritten_reads: bool,
@@ -168,6 +172,7 @@ impl Default for Settings {
             scan_gradient_bytes: 0,
             tuning: TuneSettings::default(),
             streams: SuggestedStreams::MostParallelStreams,
+            pool_bytes: DEFAULT_POOL_CAP,
             reject_unwritten_reads: false,
             gpu: GpuSettings::default(),
             debugging: DebugSettings::default(),

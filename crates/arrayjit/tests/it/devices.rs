@@ -1,7 +1,7 @@
 //! Several devices of one backend: compiled once, run on each, merged.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use arrayjit::{Backend, DType, HostArray, MergeBufferUse, Settings, TensorNode};
+use arrayjit::{Backend, DType, HostArray, MergeBufferUse, RunError, Settings, TensorNode};
 
 #[test]
 fn what_is_compiled_runs_on_every_device() {
@@ -30,5 +30,25 @@ fn what_is_compiled_runs_on_every_device() {
         let sum = here.context().to_host(&g).unwrap();
         assert_eq!(sum.values(), [17.0, 29.0, 45.0], "{name}");
         assert_eq!(backend.device().copied_merges(), 0, "the devices reach each other's memory");
+    }
+}
+
+#[test]
+fn a_setting_bounds_the_size_of_a_node() {
+    let y = TensorNode::builder("y").dims([25]).dtype(DType::F32).build().unwrap();
+    for name in ["multicore", "inline", "interpreter"] {
+        let link = |pool_bytes: usize| {
+            let mut settings = Settings::default();
+            settings.pool_bytes = pool_bytes;
+            let backend = Backend::open_with(name, &settings).unwrap();
+            let code = backend.compile("y[i] := 1", [&y]).unwrap();
+            code.link(&backend.context().unwrap()).map(drop)
+        };
+        link(100).unwrap();
+        let error = link(99).unwrap_err();
+        assert!(matches!(&error, RunError::NodeTooLarge { bytes: 100, cap: 99, .. }), "{name}: {error}");
+        assert!(error.to_string().ends_with(
+            "holds at most 99; the setting pool_bytes raises this limit, except on GPUs behind wgpu"
+        ));
     }
 }
