@@ -162,6 +162,7 @@ unsafe impl Driver for CudaDevice {
     fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {
         match strategy {
             StreamStrategy::OnlyDevicesParallel => 1,
+            // Copies have two directions, so a third engine would have no stream of its own to serve.
             StreamStrategy::ForParallelCopying => 1 + self.attributes.async_engines.clamp(1, 2),
             StreamStrategy::MostParallelStreams => self.attributes.multiprocessors.clamp(1, MAX_STREAMS),
         }
