@@ -23,6 +23,12 @@ struct Element {
     index: Vec<Affine>,
 }
 
+/// An element that is compared with 0, and the step before the comparison that wrote its node last.
+struct Compared {
+    element: Element,
+    written: Option<usize>,
+}
+
 impl Element {
     fn new(accum: &Accum, position: usize) -> Option<Element> {
         let operand = accum.operands().nth(position)?.clone();
@@ -59,7 +65,7 @@ impl ForwardProgram {
     /// The formula of the adjoint of the operand at that position of the step at `at`; `None` if it is 0.
     pub(crate) fn rule(&self, accum: &Accum, at: usize, operand: usize) -> Option<Formula> {
         let rule = formula(accum, operand)?;
-        if operand != 2 || self.guarded_element(accum, at).is_none() {
+        if operand != 2 || !self.is_guard(accum, at) {
             return Some(rule);
         }
         let (is_zero, value) = (Formula::Operand(0), Formula::Operand(2));
@@ -68,21 +74,24 @@ impl ForwardProgram {
         Some(Formula::select(is_hidden, Formula::Number(0.0), Formula::Adjoint))
     }
 
-    /// The element that is compared with 0, if the accumulation is `where(x == 0, 0, v)` for a multiple `v`
-    /// of the element `x`.
-    fn guarded_element(&self, accum: &Accum, at: usize) -> Option<Element> {
-        let Rhs::Ternary(TernaryOp::Where, [condition, zero, value]) = &accum.rhs else { return None };
+    /// Whether an accumulation is `where(x == 0, 0, v)` for a multiple `v` of the element `x`.
+    fn is_guard(&self, accum: &Accum, at: usize) -> bool {
+        let Rhs::Ternary(TernaryOp::Where, [condition, zero, value]) = &accum.rhs else { return false };
         let index = accum.projections.project_rhs();
-        if !is_zero(zero) || index[0] != index[2] {
-            return None;
-        }
-        let (comparison, first) = self.definition(condition.node()?, at)?;
+        let compared = condition.node().and_then(|node| self.compared_with_zero(node, at));
+        is_zero(zero)
+            && index[0] == index[2]
+            && compared.zip(value.node()).is_some_and(|(x, v)| self.is_multiple_at(v, at, &x, MAX_DEPTH))
+    }
+
+    /// The element of which a node says whether it is 0, if it is the same until the step at `at`.
+    fn compared_with_zero(&self, node: &TensorNode, at: usize) -> Option<Compared> {
+        let (comparison, first) = self.definition(node, at)?;
         let Rhs::Binary(BinaryOp::Eq, [_, zero]) = &comparison.rhs else { return None };
-        let compared = Element::new(comparison, 0).filter(|_| is_zero(zero))?;
-        let written = self.sources(compared.operand.node()?);
-        let is_same =
-            |at: usize| written.iter().all(|node| self.writes_before(node, at).last() < Some(&first));
-        (is_same(at) && self.is_multiple_at(value.node()?, at, &compared, MAX_DEPTH)).then_some(compared)
+        let element = Element::new(comparison, 0).filter(|_| is_zero(zero))?;
+        let writes = self.sources(element.operand.node()?);
+        let written = writes.iter().filter_map(|node| self.writes_before(node, at).last().copied()).max();
+        (written < Some(first)).then_some(Compared { element, written })
     }
 
     /// The only step that writes a node, which is before the step at `at`.
@@ -95,15 +104,15 @@ impl ForwardProgram {
         (is_new && is_at_points).then_some((accum, write))
     }
 
-    /// Whether the elements of a node are multiples of an element.
-    fn is_multiple_at(&self, node: &TensorNode, at: usize, of: &Element, depth: usize) -> bool {
+    /// Whether the elements of a node are multiples of an element, computed since it was written.
+    fn is_multiple_at(&self, node: &TensorNode, at: usize, of: &Compared, depth: usize) -> bool {
         let Some((accum, at)) = self.definition(node, at).filter(|_| depth > 0) else { return false };
         let operands = accum.rhs.operands();
         let is = |position: usize| {
             let Some(element) = Element::new(accum, position) else { return false };
             let is_at_axes = element.is_at_axes();
             let node = operands[position].node().filter(|_| is_at_axes);
-            element == *of
+            (element == of.element && of.written < Some(at))
                 || is_zero(&operands[position])
                 || node.is_some_and(|node| self.is_multiple_at(node, at, of, depth - 1))
         };

@@ -414,3 +414,20 @@ fn the_network_of_the_guide_trains() {
     let last = loss(&routine, &code);
     assert!(last < first / 4., "{first} {last}");
 }
+
+/// A selection of 0 where `a` is 0 passes derivatives on to multiples of `a`, such as those in gradients, and
+/// not to those of an older value of `a`.
+#[test]
+fn a_multiple_of_an_overwritten_value_is_selected_by_its_condition() {
+    let gradient = |overwrite: &str| {
+        let text = format!(
+            "param w f32[2] := 1\nnode a f32[2]\na[i] := w[i] - 1\np[i] := a[i] * 2\n{overwrite}
+             y[i] := where(a[i] == 0, 0, p[i])\nloss :+= y[i]\ngrad loss by w\nkeep w.grad"
+        );
+        let mut program = backend("inline").load(&text).unwrap_or_else(|error| panic!("{error}"));
+        program.run().unwrap_or_else(|error| panic!("{error}"));
+        program.get("w.grad").expect("kept").values()
+    };
+    assert_eq!(gradient(""), [2.0, 2.0]);
+    assert_eq!(gradient("a[i] := 3 * w[i] - 3"), [0.0, 0.0]);
+}
