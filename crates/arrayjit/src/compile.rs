@@ -388,10 +388,7 @@ impl Backend {
                 source = Some(Arc::new(routine.clone()));
             }
         };
-        let trace = &mut match observer.shows_passes() || observer.needs().routine {
-            true => Trace::new(on_pass),
-            false => Trace::none(),
-        };
+        let trace = &mut Trace::when(observer.shows_passes() || observer.needs().routine, on_pass);
         let optimized = pipeline::optimize_in(known, lowered, self.optimizer(), trace)?;
         observer.pass("optimize", &optimized.optimized.routine);
         laps.end("optimize");
@@ -429,10 +426,7 @@ impl Backend {
 
         // The routine is partitioned into kernels, and these are compiled.
         let on_pass = &mut |name: &str, routine: &ir::LoweredRoutine| observer.pass(name, routine);
-        let trace = &mut match observer.shows_passes() {
-            true => Trace::new(on_pass),
-            false => Trace::none(),
-        };
+        let trace = &mut Trace::when(observer.shows_passes(), on_pass);
         let logging = self.settings().has_logs().then(|| log_values(&optimized.routine));
         if let Some(logging) = &logging {
             verified("logging", logging)?;

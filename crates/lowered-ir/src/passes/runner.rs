@@ -21,6 +21,11 @@ impl<'a> Trace<'a> {
         Trace(Some(on_pass))
     }
 
+    /// The function sees the routine if somebody wants to see it.
+    pub fn when(is_wanted: bool, on_pass: &'a mut OnPass<'a>) -> Trace<'a> {
+        if is_wanted { Trace::new(on_pass) } else { Trace::none() }
+    }
+
     /// Shows the routine after a pass.
     pub fn show(&mut self, pass: &str, routine: &LoweredRoutine) {
         if let Some(on_pass) = &mut self.0 {
@@ -64,7 +69,8 @@ impl<'a, 't> PassRunner<'a, 't> {
         let regions = self.regions.get_or_insert_with(|| Regions::of(&mut self.routine));
         regions.each(&mut self.routine, pass);
         if !self.trace.is_none() {
-            self.run(name, |_| ());
+            self.whole();
+            self.trace.show(name, &self.routine);
         }
     }
 
