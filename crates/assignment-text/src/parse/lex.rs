@@ -104,7 +104,7 @@ impl<'a> Lexer<'a> {
             number(rest)
         } else if first == ';' {
             (Token::End, 1)
-        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+        } else if let Some(sign) = sign(rest) {
             (Token::Sign(sign), sign.len())
         } else {
             let what = match first {
@@ -148,17 +148,28 @@ fn can_end(token: &Token) -> bool {
     }
 }
 
+/// The sign of [`SIGNS`] at the beginning of `rest`.
+fn sign(rest: &str) -> Option<&'static str> {
+    let first = rest.bytes().next()?;
+    SIGNS.into_iter().find(|sign| sign.as_bytes()[0] == first && rest.starts_with(sign))
+}
+
+/// At least the bytes of an operation's name in front of `=`.
+const LONGEST_OP: usize = 16;
+
 /// The assignment sign at the beginning of `rest`, with its length.
 fn assignment(rest: &str) -> Option<(Token, usize)> {
     let (init, body) = match rest.strip_prefix(':') {
         Some(body) => (true, body),
         None => (false, rest),
     };
-    let op = AccumOp::ALL.into_iter().find(|op| {
-        let after = body.strip_prefix(op.token()).and_then(|after| after.strip_prefix('='));
-        after.is_some_and(|after| !after.starts_with('='))
-    })?;
-    let length = rest.len() - body.len() + op.token().len() + 1;
+    // Most tokens are no assignment signs, so the list is searched only where a sign can end.
+    let end = body.bytes().take(LONGEST_OP + 1).position(|byte| byte == b'=')?;
+    let op = AccumOp::ALL.into_iter().find(|op| op.token().as_bytes() == &body.as_bytes()[..end])?;
+    if body[end + 1..].starts_with('=') {
+        return None;
+    }
+    let length = rest.len() - body.len() + end + 1;
     match (op, init) {
         (AccumOp::Assign, false) => None,
         (AccumOp::Assign, true) => Some((Token::Assign { op, init: false }, length)),
@@ -217,5 +228,21 @@ pub(super) fn describe(token: &Token, text: &str) -> String {
         Token::Eof => "the end of the text".to_owned(),
         Token::End if text != ";" => "the end of the line".to_owned(),
         _ => format!("`{text}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_assignment_signs() {
+        for op in AccumOp::ALL {
+            assert!(op.token().len() <= LONGEST_OP);
+            let found = assignment(&format!(":{}= x", op.token()));
+            let init = op != AccumOp::Assign;
+            assert_eq!(found, Some((Token::Assign { op, init }, op.token().len() + 2)));
+            assert_eq!(assignment(&format!("{}== x", op.token())), None);
+        }
     }
 }
