@@ -55,16 +55,11 @@ pub(crate) fn dtype_name(number: i32) -> String {
 /// # Errors
 /// An element type that arrays cannot have, or another number of elements than the shape says.
 pub fn from_proto(tensor: &TensorProto) -> Result<HostArray, OnnxError> {
-    let fail = |problem: String| OnnxError::invalid(format!("tensor `{}`", tensor.name), problem);
-    let dtype = typed(tensor)?;
-    let dims = dims(tensor)?;
-    let count = dims.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-    let count = count.ok_or_else(|| fail("its size overflows".into()))?;
-    let bytes = match tensor.raw_data.is_empty() {
-        false => return exact(tensor, dtype, &dims, count, &tensor.raw_data),
-        true => field_bytes(tensor, dtype),
-    };
-    exact(tensor, dtype, &dims, count, &bytes)
+    let layout = Layout::of(tensor)?;
+    match tensor.raw_data.is_empty() {
+        false => layout.array(&tensor.raw_data),
+        true => layout.array(&field_bytes(tensor, layout.dtype)),
+    }
 }
 
 /// The element type of a message.
@@ -75,43 +70,58 @@ pub(crate) fn typed(tensor: &TensorProto) -> Result<DType> {
     })
 }
 
-/// The size of each axis of a message.
-pub(crate) fn dims(tensor: &TensorProto) -> Result<Vec<usize>> {
-    let size = |&size: &i64| usize::try_from(size).ok();
-    let sizes: Option<Vec<usize>> = tensor.dims.iter().map(size).collect();
-    sizes.ok_or_else(|| OnnxError::invalid(format!("tensor `{}`", tensor.name), "a size is negative"))
-}
-
-/// The array with these bytes, if there are as many as its shape says.
-pub(crate) fn exact(
-    tensor: &TensorProto,
-    dtype: DType,
-    dims: &[usize],
+/// What a message says about the elements of its array.
+pub(crate) struct Layout<'a> {
+    tensor: &'a TensorProto,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<usize>,
+    /// The number of elements.
     count: usize,
-    bytes: &[u8],
-) -> Result<HostArray> {
-    if packed_size(tensor, dtype, count) != Some(bytes.len()) {
-        let problem = format!("{} bytes do not fill {dtype}{dims:?}", bytes.len());
-        return Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem));
+    /// The number of bytes that they take in a file.
+    pub(crate) bytes: usize,
+    /// The type of elements of fewer than 8 bits.
+    narrow: Option<narrow::Narrow>,
+}
+
+impl Layout<'_> {
+    /// # Errors
+    /// An element type that arrays cannot have, or more elements than memory can have.
+    pub(crate) fn of(tensor: &TensorProto) -> Result<Layout<'_>> {
+        let (dtype, narrow) = (typed(tensor)?, narrow::Narrow::of(tensor.data_type));
+        let invalid = |problem| OnnxError::invalid(format!("tensor `{}`", tensor.name), problem);
+        let sizes: Option<Vec<usize>> = tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
+        let dims = sizes.ok_or_else(|| invalid("a size is negative"))?;
+        let count = dims.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+        let bytes = count.and_then(|count| match narrow {
+            Some(narrow) => count.checked_mul(narrow.bits()).map(|bits| bits.div_ceil(8)),
+            None => count.checked_mul(dtype.size_bytes()),
+        });
+        let (Some(count), Some(bytes)) = (count, bytes) else { return Err(invalid("its size overflows")) };
+        Ok(Layout { tensor, dtype, dims, count, bytes, narrow })
     }
-    match narrow::Narrow::of(tensor.data_type) {
-        Some(narrow) => {
-            Ok(HostArray::from_bytes(dtype, dims.iter().copied(), &narrow.unpacked(bytes, count))?)
+
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.narrow.is_some()
+    }
+
+    /// Fails unless the elements take so many bytes.
+    pub(crate) fn check(&self, bytes: u64) -> Result<()> {
+        let Layout { tensor, dtype, dims, .. } = self;
+        if bytes == self.bytes as u64 {
+            return Ok(());
         }
-        None => Ok(HostArray::from_bytes(dtype, dims.iter().copied(), bytes)?),
+        let problem = format!("{bytes} bytes do not fill {dtype}{dims:?}");
+        Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem))
     }
-}
 
-/// Whether elements of the message have fewer than 8 bits.
-pub(crate) fn is_narrow(tensor: &TensorProto) -> bool {
-    narrow::Narrow::of(tensor.data_type).is_some()
-}
-
-/// The number of bytes that the elements of a message take in a file.
-pub(crate) fn packed_size(tensor: &TensorProto, dtype: DType, count: usize) -> Option<usize> {
-    match narrow::Narrow::of(tensor.data_type) {
-        Some(narrow) => count.checked_mul(narrow.bits()).map(|bits| bits.div_ceil(8)),
-        None => count.checked_mul(dtype.size_bytes()),
+    /// The array with these bytes, if there are as many as the shape says.
+    pub(crate) fn array(&self, bytes: &[u8]) -> Result<HostArray> {
+        self.check(bytes.len() as u64)?;
+        let dims = self.dims.iter().copied();
+        Ok(match self.narrow {
+            Some(narrow) => HostArray::from_bytes(self.dtype, dims, &narrow.unpacked(bytes, self.count))?,
+            None => HostArray::from_bytes(self.dtype, dims, bytes)?,
+        })
     }
 }
 

@@ -1,26 +1,33 @@
-//! Elements of arrays in files beside a model.
+//! Elements of arrays in the file of a model, and in files beside it.
 
 use std::{
     cell::RefCell,
     collections::HashMap,
     fs::{File, Metadata},
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Read},
+    ops::Range,
     path::{Component, Path, PathBuf},
 };
 
+use rayon::{iter::*, slice::ParallelSliceMut};
 use tnode::HostArray;
 
 use crate::{
-    array,
+    array::Layout,
     budget::Budget,
     error::{OnnxError, Result},
     mapped::UnchangedFiles,
     proto::TensorProto,
 };
 
-/// The folder of a model, beyond which no file is read.
-pub(crate) struct Folder {
-    path: PathBuf,
+/// The files of a model: its own, and those of its folder, beyond which no file is read.
+pub(crate) struct ModelFiles {
+    /// The model's file.
+    own: File,
+    own_path: PathBuf,
+    /// The places of elements in it, by the position of the initializer in the main graph.
+    elements: HashMap<usize, Range<u64>>,
+    folder: PathBuf,
     /// The bytes of each file that are stored and that no array has yet. They need no budget.
     stored: RefCell<HashMap<PathBuf, u64>>,
     /// If files may be mapped, arrays are parts of them.
@@ -59,13 +66,31 @@ struct Source {
     length: Option<u64>,
 }
 
-impl Folder {
-    /// The folder of a model file.
-    pub(crate) fn of(model: &Path, unchanged: Option<UnchangedFiles>) -> Result<Folder> {
+impl ModelFiles {
+    /// The files of a model that is in the file `own`.
+    pub(crate) fn of(
+        model: &Path,
+        own: File,
+        elements: HashMap<usize, Range<u64>>,
+        unchanged: Option<UnchangedFiles>,
+    ) -> Result<ModelFiles> {
         let read = |source| OnnxError::Read { path: model.into(), source };
         let path = model.canonicalize().map_err(read)?;
-        let path = path.parent().unwrap_or(&path).to_owned();
-        Ok(Folder { path, stored: RefCell::default(), unchanged })
+        let folder = path.parent().unwrap_or(&path).to_owned();
+        let (own_path, stored) = (model.to_owned(), RefCell::default());
+        Ok(ModelFiles { own, own_path, elements, folder, stored, unchanged })
+    }
+
+    /// The array of an initializer of the main graph whose elements were left in the model's file; none if
+    /// they are in the message.
+    ///
+    /// # Errors
+    /// Another number of bytes than the shape says, or a file that cannot be read.
+    pub(crate) fn own_array(&self, initializer: usize, tensor: &TensorProto) -> Result<Option<HostArray>> {
+        let Some(place) = self.elements.get(&initializer) else { return Ok(None) };
+        let layout = Layout::of(tensor)?;
+        layout.check(place.end - place.start)?;
+        self.read(&layout, &self.own, &self.own_path, place.start).map(Some)
     }
 
     /// Takes the bytes of an array beyond those that the file stores and that no other array has.
@@ -87,40 +112,42 @@ impl Folder {
         let fail = |problem: String| OnnxError::invalid(format!("tensor `{}`", tensor.name), problem);
         let source = source(tensor).map_err(fail)?;
         let path = self.contained(&source.location).map_err(fail)?;
-        let (dtype, dims) = (array::typed(tensor)?, array::dims(tensor)?);
-        let count = dims.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-        let bytes = count.and_then(|count| array::packed_size(tensor, dtype, count));
-        let (Some(count), Some(bytes)) = (count, bytes) else {
-            return Err(fail("its size overflows".into()));
-        };
-        if source.length.is_some_and(|length| length != bytes as u64) {
+        let layout = Layout::of(tensor)?;
+        let Layout { dtype, dims, bytes, .. } = &layout;
+        if source.length.is_some_and(|length| length != *bytes as u64) {
             return Err(fail(format!(
                 "its file has another length than the {bytes} bytes of {dtype}{dims:?}"
             )));
         }
-        let read = |source| OnnxError::Read { path: path.clone(), source };
-        let (mut file, metadata) = open(&path).map_err(read)?;
+        let (file, metadata) =
+            open(&path).map_err(|source| OnnxError::Read { path: path.clone(), source })?;
         let size = metadata.len();
-        if source.offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
+        if source.offset.checked_add(*bytes as u64).is_none_or(|end| end > size) {
             let problem = format!("{bytes} bytes from {} on leave the file of {size} bytes", source.offset);
             return Err(fail(problem));
         }
         let place = || format!("tensor `{}`", tensor.name);
-        self.take(&path, &metadata, bytes as u64, budget).map_err(OnnxError::at(place()))?;
-        if let Some(unchanged) = self.unchanged.filter(|_| !array::is_narrow(tensor))
-            && let Some(mapping) = unchanged.part(&file, source.offset, bytes).map_err(read)?
+        self.take(&path, &metadata, *bytes as u64, budget).map_err(OnnxError::at(place()))?;
+        self.read(&layout, &file, &path, source.offset)
+    }
+
+    /// The array whose elements are in a file from `offset` on.
+    fn read(&self, layout: &Layout<'_>, file: &File, path: &Path, offset: u64) -> Result<HostArray> {
+        let read = |source| OnnxError::Read { path: path.to_owned(), source };
+        let dims = || layout.dims.iter().copied();
+        if let Some(unchanged) = self.unchanged.filter(|_| !layout.is_narrow())
+            && let Some(mapping) = unchanged.part(file, offset, layout.bytes).map_err(read)?
         {
-            return Ok(HostArray::from_mapping(dtype, dims, mapping)?);
+            return Ok(HostArray::from_mapping(layout.dtype, dims(), mapping)?);
         }
-        file.seek(SeekFrom::Start(source.offset)).map_err(read)?;
-        if !array::is_narrow(tensor) {
-            let mut array = HostArray::zeros(dtype, dims)?;
-            file.read_exact(array.bytes_mut()).map_err(read)?;
-            return Ok(array);
+        if layout.is_narrow() {
+            let mut data = vec![0; layout.bytes];
+            read_at(file, offset, &mut data).map_err(read)?;
+            return layout.array(&data);
         }
-        let mut data = vec![0; bytes];
-        file.read_exact(&mut data).map_err(read)?;
-        array::exact(tensor, dtype, &dims, count, &data)
+        let mut array = HostArray::zeros(layout.dtype, dims())?;
+        read_at(file, offset, array.bytes_mut()).map_err(read)?;
+        Ok(array)
     }
 
     /// The path of a file within the folder, links resolved.
@@ -131,12 +158,40 @@ impl Folder {
         if location.is_empty() || !is_plain {
             return Err(format!("its file `{location}` is no path within the folder of the model"));
         }
-        let path = self.path.join(relative).canonicalize();
+        let path = self.folder.join(relative).canonicalize();
         let path = path.map_err(|error| format!("its file `{location}` cannot be read: {error}"))?;
-        match path.starts_with(&self.path) {
+        match path.starts_with(&self.folder) {
             true => Ok(path),
             false => Err(format!("its file `{location}` is outside of the folder of the model")),
         }
+    }
+}
+
+/// The bytes that a thread reads at once: system and processor take as long to map and fill new memory as to
+/// read a file that the system has in memory.
+const CHUNK: usize = 1 << 20;
+
+/// Fills memory with the bytes of a file from `offset` on, on several threads.
+fn read_at(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    bytes.par_chunks_mut(CHUNK).enumerate().try_for_each(|(number, chunk)| {
+        FileReader { file, offset: offset + (number * CHUNK) as u64 }.read_exact(chunk)
+    })
+}
+
+/// Reads a file from a position of its own, without the file's position, which threads share.
+struct FileReader<'f> {
+    file: &'f File,
+    offset: u64,
+}
+
+impl Read for FileReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let count = std::os::unix::fs::FileExt::read_at(self.file, bytes, self.offset)?;
+        #[cfg(windows)]
+        let count = std::os::windows::fs::FileExt::seek_read(self.file, bytes, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
     }
 }
 

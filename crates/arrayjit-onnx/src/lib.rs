@@ -5,9 +5,10 @@ mod array; // arrays in files
 mod budget; // bounds of memory and steps
 mod dequantized; // products of dequantized matrices
 mod error; // the error of loading and running
-mod external; // arrays in files beside a model
+mod external; // arrays in the files of a model
 mod mapped; // files as memory
 mod narrow; // element types of fewer than 8 bits
+mod outline; // model files without their weights
 pub mod proto; // messages of a file
 
 mod fold; // functions of channels into convolutions

@@ -11,7 +11,7 @@ use crate::{
     budget::{Budget, bytes_of},
     dequantized::Replacing,
     error::{OnnxError, Result, UnsupportedNode},
-    external::Folder,
+    external::ModelFiles,
     fold::Folding,
     functions::{self, Functions, Opsets, PlacedNode},
     host::HostValue,
@@ -32,7 +32,7 @@ pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 const DEEPEST: usize = 32;
 
 /// Checks a model and resolves its names and operators.
-pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>, budget: Budget) -> Result<ModelGraph> {
+pub(crate) fn graph(model: &ModelProto, files: Option<&ModelFiles>, budget: Budget) -> Result<ModelGraph> {
     let opsets = functions::opsets(&model.opset_import, "opset_import")?;
     let proto = model.graph.as_ref().ok_or_else(|| OnnxError::invalid("model", "it has no graph"))?;
     let functions = Functions::of(model)?;
@@ -42,7 +42,7 @@ pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>, budget: Budget)
     let sparse = sparse_bytes(proto).saturating_add(of_functions);
     budget.check(sparse).map_err(OnnxError::at("sparse tensors"))?;
     let (unsupported, narrow) = Default::default();
-    let mut loader = Loader { opsets, functions, folder, budget, unsupported, nodes: 0, narrow };
+    let mut loader = Loader { opsets, functions, files, budget, unsupported, nodes: 0, narrow };
     let graph = loader.graph(proto, &[], 0)?;
     match loader.unsupported.is_empty() {
         true => Ok(graph),
@@ -59,7 +59,7 @@ struct Loader<'a> {
     /// The operator sets of the graph or function whose nodes are loaded.
     opsets: Arc<Opsets>,
     functions: Functions<'a>,
-    folder: Option<&'a Folder>,
+    files: Option<&'a ModelFiles>,
     /// What the load took so far.
     budget: Budget,
     unsupported: Vec<UnsupportedNode>,
@@ -76,8 +76,14 @@ impl Loader<'_> {
             return Err(OnnxError::invalid(&proto.name, "subgraphs are nested too deeply"));
         }
         let mut initializers = HashMap::new();
-        for tensor in &proto.initializer {
-            initializers.insert(tensor.name.clone(), self.tensor(tensor)?);
+        for (at, tensor) in proto.initializer.iter().enumerate() {
+            let files = self.files.filter(|_| depth == 0 && tensor.data_location != 1);
+            let own = files.map(|files| files.own_array(at, tensor)).transpose()?;
+            let value = match own.flatten() {
+                Some(array) => HostValue::new(array, true),
+                None => self.tensor(tensor)?,
+            };
+            initializers.insert(tensor.name.clone(), value);
             self.narrow.extend(Narrow::of(tensor.data_type).map(|narrow| (tensor.name.clone(), narrow)));
         }
         for tensor in &proto.sparse_initializer {
@@ -147,8 +153,8 @@ impl Loader<'_> {
     }
 
     fn tensor(&mut self, tensor: &TensorProto) -> Result<Arc<HostValue>> {
-        let array = match (tensor.data_location, self.folder) {
-            (1, Some(folder)) => folder.array(tensor, &mut self.budget)?,
+        let array = match (tensor.data_location, self.files) {
+            (1, Some(files)) => files.array(tensor, &mut self.budget)?,
             (1, None) => {
                 let problem = "its elements are in another file, and the model is no file";
                 return Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem));

@@ -4,8 +4,7 @@
 
 use std::{fs::File, io};
 
-use bytes::Bytes;
-use memmap2::{Mmap, MmapMut, MmapOptions};
+use memmap2::{MmapMut, MmapOptions};
 use tnode::ALIGN_BYTES;
 
 /// The promise that no file of a model changes as long as memory is mapped to it.
@@ -17,12 +16,6 @@ impl UnchangedFiles {
     /// Nothing writes or shortens a file from which this promise makes memory, as long as the memory lives.
     pub(crate) unsafe fn promised() -> UnchangedFiles {
         UnchangedFiles(())
-    }
-
-    /// A whole file.
-    pub(crate) fn whole(self, file: &File) -> io::Result<Bytes> {
-        // SAFETY: nothing changes the file while it is mapped.
-        Ok(Bytes::from_owner(unsafe { Mmap::map(file) }?))
     }
 
     /// A part of a file that an array can use in place; none if it is empty or not aligned as arrays are.

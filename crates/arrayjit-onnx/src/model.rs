@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io::{self, Read},
     num::NonZero,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -19,10 +18,11 @@ use crate::{
     budget::{Budget, OnnxLimits, within},
     dimensions::{Dimensions, SessionOptions, is_covered},
     error::{OnnxError, Result},
-    external::{self, Folder},
+    external::{self, ModelFiles},
     ir::{Dim, ModelGraph, ValueInfo},
     load,
     mapped::UnchangedFiles,
+    outline::Outline,
     plan::{Event, Output, Plan, Reached, Signature},
     proto::ModelProto,
     trace::{Shared, Tracer},
@@ -34,12 +34,12 @@ pub struct Model {
     graph: Arc<ModelGraph>,
     metadata: Arc<BTreeMap<String, String>>,
     limits: OnnxLimits,
-    /// Whether devices read constants where the model has them, if they can.
-    in_place: bool,
 }
 
 impl Model {
-    /// Loads a model file, and the files beside it that have its weights.
+    /// Loads a model file, and the files beside it that have its weights. The weights are in memory once,
+    /// whatever the number of sessions: a CPU reads them where the model has them. Devices with memory of
+    /// their own copy them.
     ///
     /// # Errors
     /// A file that cannot be read or is no model; a model that contradicts itself; external data outside of
@@ -57,15 +57,11 @@ impl Model {
         Model::load_file(path.as_ref(), limits, None)
     }
 
-    /// Loads a model whose weights are in memory once, whatever the number of sessions: a CPU reads them
-    /// where the model has them. Arrays in a file beside the model that start at a multiple of 64 bytes
-    /// stay in this file: the system reads pages when a run needs them, drops them when memory is short,
-    /// and has them once for all processes. Others are copied when the model is loaded: those in the model
-    /// file itself, those with elements of fewer than 8 bits, those that are not aligned. Devices with
-    /// memory of their own copy all.
-    ///
-    /// Sessions of other models copy small weights to huge pages, which products may read some percent
-    /// faster.
+    /// Loads a model whose weights stay in their files where an array starts at a multiple of 64 bytes, of
+    /// the model's own file or of one beside it: the system reads pages when a run needs them, drops them
+    /// when memory is short, and has them once for all processes. Others are read when the model is loaded,
+    /// as [`load`](Model::load) does with all: those that are not aligned, as most are in a model's own file,
+    /// and those with elements of fewer than 8 bits.
     ///
     /// ```
     /// use arrayjit_onnx::{Model, OnnxLimits};
@@ -81,7 +77,7 @@ impl Model {
     /// Nothing, no other process either, may write or shorten the files as long as the model, one of its
     /// sessions, or an output of one lives: weights would change during a run, and reading behind the end of
     /// a file ends the process. To replace a file by renaming another one is safe. Where that is not known,
-    /// [`load_within`](Model::load_within) copies everything.
+    /// [`load_within`](Model::load_within) reads everything.
     ///
     /// # Errors
     /// Fails like [`load`](Model::load).
@@ -94,24 +90,12 @@ impl Model {
 
     fn load_file(path: &Path, limits: OnnxLimits, unchanged: Option<UnchangedFiles>) -> Result<Model> {
         let read = |source| OnnxError::Read { path: path.into(), source };
-        let out_of_memory = |_| read(io::ErrorKind::OutOfMemory.into());
         let (file, metadata) = external::open(path).map_err(read)?;
         let size = within("bytes", metadata.len(), limits.bytes);
         let size = size.map_err(OnnxError::at(path.display().to_string()))?;
-        let bytes = match unchanged.filter(|_| size > 0) {
-            Some(unchanged) => unchanged.whole(&file).map_err(read)?,
-            None => {
-                let mut bytes = Vec::new();
-                bytes
-                    .try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX))
-                    .map_err(out_of_memory)?;
-                file.take(size).read_to_end(&mut bytes).map_err(read)?;
-                Bytes::from(bytes)
-            }
-        };
-        let folder = Folder::of(path, unchanged)?;
-        let model = Model::new(&ModelProto::decode(bytes)?, Some(&folder), limits)?;
-        Ok(Model { in_place: unchanged.is_some(), ..model })
+        let Outline { model, elements } = Outline::read(&file, size).map_err(read)?;
+        let files = ModelFiles::of(path, file, elements, unchanged)?;
+        Model::new(&ModelProto::decode(Bytes::from(model))?, Some(&files), limits)
     }
 
     /// Loads a model from the bytes of a file. Its weights must be in it.
@@ -154,18 +138,14 @@ impl Model {
         Model::new(model, None, limits)
     }
 
-    fn new(model: &ModelProto, folder: Option<&Folder>, limits: OnnxLimits) -> Result<Model> {
+    fn new(model: &ModelProto, files: Option<&ModelFiles>, limits: OnnxLimits) -> Result<Model> {
         let entries = model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
-        let graph = Arc::new(load::graph(model, folder, Budget::new(limits))?);
-        Ok(Model { graph, metadata: Arc::new(entries.collect()), limits, in_place: false })
+        let graph = Arc::new(load::graph(model, files, Budget::new(limits))?);
+        Ok(Model { graph, metadata: Arc::new(entries.collect()), limits })
     }
 
     pub(crate) fn graph(&self) -> &ModelGraph {
         &self.graph
-    }
-
-    pub(crate) fn reads_in_place(&self) -> bool {
-        self.in_place
     }
 
     /// What a load and each run may take.
@@ -222,7 +202,7 @@ impl Model {
         options: SessionOptions,
     ) -> Result<InferenceSession, OnnxError> {
         let dimensions = Dimensions::new(&self.inputs(), &options)?;
-        let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits, self.in_place);
+        let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits);
         let plans = Mutex::new(LruCache::new(options.plans));
         Ok(InferenceSession { model: self.clone(), shared, dimensions, plans })
     }

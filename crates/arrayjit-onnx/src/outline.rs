@@ -13,7 +13,7 @@ use std::{
     ops::Range,
 };
 
-use prost::encoding::{WireType, encode_key, encode_varint};
+use prost::encoding::{MAX_TAG, MIN_TAG, WireType, encode_key, encode_varint};
 
 /// Elements of fewer bytes are decoded with the messages around them.
 const LARGE: u64 = 1 << 14;
@@ -134,7 +134,8 @@ impl Scanner<'_> {
     fn fields(&mut self, end: u64, to: &mut Vec<u8>, on_field: &mut OnField<'_>) -> io::Result<()> {
         while self.at < end {
             let key = self.varint()?;
-            let field = u32::try_from(key >> 3).map_err(|_| malformed())?;
+            let field = u32::try_from(key >> 3).ok().filter(|field| (MIN_TAG..=MAX_TAG).contains(field));
+            let field = field.ok_or_else(malformed)?;
             let wire = WireType::try_from(key & 7).map_err(|_| malformed())?;
             let fixed = match wire {
                 WireType::Varint => {

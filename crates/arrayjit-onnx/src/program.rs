@@ -61,8 +61,7 @@ impl Model {
         let inputs = self.inputs();
         let signature = signature_with(&inputs, sizes)?;
         let names: Vec<String> = inputs.into_iter().map(|info| info.name).collect();
-        let shared =
-            Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits(), self.reads_in_place());
+        let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits());
         let (mut slots, mut events) = (Vec::new(), Vec::new());
         let mut tracer = Tracer::new(&shared, &mut slots, &mut events);
         with_enough(|| tracer.whole(self.graph(), &names, &signature))

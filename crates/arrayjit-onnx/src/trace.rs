@@ -41,17 +41,15 @@ pub(crate) struct Shared {
     /// The parameters that have the values of constants on the device, by the address of the constant.
     parameters: Mutex<HashMap<usize, (Arc<HostValue>, Parameter)>>,
     limits: OnnxLimits,
-    /// Whether devices read constants where the model has them, if they can.
-    in_place: bool,
     /// What `folded` and `tables` take.
     kept: Mutex<Budget>,
 }
 
 impl Shared {
-    pub(crate) fn new(weights: ModelState, limits: OnnxLimits, in_place: bool) -> Shared {
+    pub(crate) fn new(weights: ModelState, limits: OnnxLimits) -> Shared {
         let (constants, folded, tables, parameters) = Default::default();
         let kept = Mutex::new(Budget::new(limits));
-        Shared { weights, constants, folded, tables, parameters, limits, in_place, kept }
+        Shared { weights, constants, folded, tables, parameters, limits, kept }
     }
 }
 
@@ -536,8 +534,7 @@ impl<'s> Tracer<'s> {
         }
         let params = self.shared.weights.params().with_dtype(value.dtype());
         let name = format!("w{}", parameters.len());
-        let is_shared = self.shared.in_place || value.array.has_pages();
-        let init = if is_shared { Init::Shared } else { Init::Values }(value.array.clone());
+        let init = Init::Shared(value.array.clone());
         let parameter = params.parameter(&name, value.shape().iter().copied(), init)?;
         parameters.insert(address, (value.clone(), parameter.clone()));
         Ok(parameter)

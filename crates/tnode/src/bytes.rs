@@ -88,16 +88,6 @@ impl Bytes {
         LIVE.fetch_add(bytes.len(), Ordering::Relaxed);
         bytes
     }
-
-    pub(crate) fn has_pages(&self) -> bool {
-        match &self.0 {
-            Memory::Own(_) => false,
-            #[cfg(feature = "files")]
-            Memory::Mapped(_) => false,
-            #[cfg(all(feature = "files", target_os = "linux", not(miri)))]
-            Memory::Pages { .. } => true,
-        }
-    }
 }
 
 impl From<Growing> for Bytes {

@@ -244,12 +244,6 @@ impl HostArray {
         self.dims_without_padding().iter().product()
     }
 
-    /// Whether the elements lie on pages of their own, huge ones if the system has some. Large arrays do on
-    /// Linux, unless they are mapped files: a CPU reads them as fast as memory that it allocated itself.
-    pub fn has_pages(&self) -> bool {
-        self.bytes.has_pages()
-    }
-
     /// The total number of bytes of all live host arrays in the process.
     pub fn live_bytes() -> usize {
         bytes::live()

@@ -1,6 +1,8 @@
 //! Checks of model files.
 
-use arrayjit_onnx::{Backend, DType, Dim, HostArray, Model, OnnxLimits, array_from_proto, proto::*};
+use arrayjit_onnx::{
+    Backend, DType, Dim, HostArray, Model, OnnxError, OnnxLimits, array_from_proto, proto::*,
+};
 use prost::Message;
 
 use crate::build::*;
@@ -108,6 +110,63 @@ fn external_data_stays_in_the_folder() {
         std::os::unix::fs::symlink(folder.path().join("secret.bin"), inner.join("link.bin")).unwrap();
         assert!(problem("link.bin", "0").contains("outside of the folder"));
     }
+}
+
+/// Large arrays are read from the file, and others are decoded; what is wrong with a file is found in both.
+#[test]
+fn a_file_is_the_model_that_its_bytes_are() {
+    let count = 1 << 12;
+    let weights: Vec<f32> = (0..count).map(|at| at as f32).collect();
+    let mut graph =
+        graph(&["x"], &["y"], vec![node("s = Add x a"), node("p = Mul s b"), node("y = Add p c")]);
+    graph = constant(graph, "a", &floats(&[0.5], &[1]));
+    graph = constant(graph, "b", &floats(&weights, &[count]));
+    let halves = [0x21u8].repeat(4 * count); // i4: 1, 2, …
+    let mut narrow = TensorProto { name: "i".into(), dims: vec![8 * count as i64], ..Default::default() };
+    (narrow.data_type, narrow.raw_data) = (22, halves.into());
+    graph.initializer.push(narrow);
+    graph = constant(graph, "c", &floats(&weights, &[count]));
+    graph.output.push(value("j", None));
+    graph.node.push(int(node("j = Cast i"), "to", 1));
+    let bytes = model(graph).encode_to_vec();
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    let compare = |bytes: &[u8], runs: bool| {
+        std::fs::write(&path, bytes).unwrap();
+        // SAFETY: nothing writes the file while the model lives.
+        let mapped = unsafe { Model::load_mapped(&path, OnnxLimits::default()) };
+        let results = [Model::from_bytes(bytes.to_vec()), Model::load(&path), mapped].map(|loaded| {
+            // Where a length is too large, decoding finds it out one way or the other.
+            let start = |error: OnnxError| error.to_string().split("message: ").next().map(str::to_owned);
+            let loaded = loaded.map_err(start)?;
+            if !runs {
+                return Ok(Vec::new());
+            }
+            let session = loaded.session(&Backend::open("inline").unwrap()).unwrap();
+            let outputs = session.run(&[("x", &floats(&[1.0], &[1]))]).unwrap();
+            Ok::<_, Option<String>>(outputs.iter().map(HostArray::values).collect())
+        });
+        assert_eq!(results[0], results[1]);
+        assert_eq!(results[0], results[2]);
+        results[0].is_ok()
+    };
+    assert!(compare(&bytes, true));
+    // Changes of everything but the elements of large arrays.
+    let is_outside = |at: &usize| bytes[at.saturating_sub(8)..bytes.len().min(at + 8)] != [0x21; 16];
+    let ends = [bytes.len() - 1, bytes.len() - 4 * count, bytes.len() / 2, count, 100, 1, 0];
+    assert!(!ends.iter().any(|&end| compare(&bytes[..end], false)));
+    let near = |name: &[u8]| bytes.windows(name.len()).position(|part| part == name).unwrap();
+    let places = [0, near(b"\x42\x01b"), near(b"\x42\x01i"), near(b"\x42\x01c"), bytes.len() - 40];
+    let mut valid = 0;
+    for at in places.into_iter().flat_map(|at| at.saturating_sub(24)..at + 16).filter(is_outside) {
+        for flip in [1, 0xff] {
+            let mut changed = bytes.clone();
+            changed[at] ^= flip;
+            valid += usize::from(compare(&changed, false));
+        }
+    }
+    assert!(valid > 0);
 }
 
 /// A model `y = (x + a) · b + c`, whose arrays start at these bytes of `data.bin`.
