@@ -52,6 +52,7 @@ impl BertConfig {
         if config.text("position_embedding_type")?.is_some_and(|kind| kind != "absolute") {
             return Err(config.misfit("position_embedding_type", "absolute"));
         }
+        config.only("is_decoder", false)?;
         // The rows up to that of padding are no positions of RoBERTa's.
         let padding = config.number("pad_token_id")?.unwrap_or(1.0);
         let (first_position, positions) =

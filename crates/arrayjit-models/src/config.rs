@@ -74,6 +74,14 @@ impl Config {
         self.typed(key, "true or false", Value::as_bool)
     }
 
+    /// Rejects a flag whose other value the crate does not compute.
+    pub(crate) fn only(&self, key: &str, value: bool) -> Result<()> {
+        match self.flag(key)? {
+            Some(found) if found != value => Err(self.error(key, value.to_string())),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a text", Value::as_str)
     }

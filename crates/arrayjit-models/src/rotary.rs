@@ -41,6 +41,8 @@ enum Scaling {
         slow: f64,
         context: f64,
         amplitude: f64,
+        /// Whether the range of changed pairs is rounded to whole ones.
+        is_rounded: bool,
     },
 }
 
@@ -82,14 +84,19 @@ impl RotaryConfig {
             },
             "yarn" => {
                 let factor = needed("factor")?;
+                let amplitude = |scale: f64| 0.1 * scale * factor.max(1.0).ln() + 1.0;
+                let [scale, all] = ["mscale", "mscale_all_dim"].map(|key| parameters.number(key));
+                let default = match (scale?.unwrap_or(0.0), all?.unwrap_or(0.0)) {
+                    (0.0, _) | (_, 0.0) => amplitude(1.0),
+                    (scale, all) => amplitude(scale) / amplitude(all),
+                };
                 Scaling::Yarn {
                     factor,
                     fast: parameters.number("beta_fast")?.unwrap_or(32.0),
                     slow: parameters.number("beta_slow")?.unwrap_or(1.0),
                     context: needed("original_max_position_embeddings")?,
-                    amplitude: parameters
-                        .number("attention_factor")?
-                        .unwrap_or(0.1 * factor.max(1.0).ln() + 1.0),
+                    amplitude: parameters.number("attention_factor")?.unwrap_or(default),
+                    is_rounded: parameters.flag("truncate")?.unwrap_or(true),
                 }
             }
             _ => return Err(parameters.misfit(key, "one of default, linear, llama3, yarn")),
@@ -116,12 +123,16 @@ impl RotaryConfig {
                 });
                 (scaled.collect(), 1.0)
             }
-            &Scaling::Yarn { factor, fast, slow, context, amplitude } => {
+            &Scaling::Yarn { factor, fast, slow, context, amplitude, is_rounded } => {
                 let last = size as f64 - 1.0;
                 // The pair that turns `turns` times within the context.
                 let pair =
                     |turns: f64| size as f64 * (context / (turns * 2.0 * PI)).ln() / (2.0 * self.base.ln());
-                let (first, end) = (pair(fast).floor().max(0.0), pair(slow).ceil().min(last));
+                let (first, end) = match is_rounded {
+                    true => (pair(fast).floor(), pair(slow).ceil()),
+                    false => (pair(fast), pair(slow)),
+                };
+                let (first, end) = (first.max(0.0), end.min(last));
                 let width = if first == end { 0.001 } else { end - first };
                 let scaled = plain.enumerate().map(|(pair, frequency)| {
                     let kept = 1.0 - ((pair as f64 - first) / width).clamp(0.0, 1.0);
@@ -179,5 +190,34 @@ impl Rotary {
             vec![("x", heads), ("cosines", &self.cos), ("sines", &self.sin), ("half", &half)];
         inputs.extend(places.operands());
         Ok(heads.graph().apply(&text, &inputs)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Compares with numbers that `transformers` computes.
+    #[test]
+    fn options_of_yarn() {
+        for (key, value, frequency, amplitude) in [
+            ("beta_fast", json!(32), 0.456_902_3, 1.138_629_436),
+            ("truncate", json!(false), 0.431_178_7, 1.138_629_436),
+            ("mscale", json!(0.5), 0.456_902_3, 1.138_629_436),
+            ("mscale_all_dim", json!(0.707), 0.456_902_3, 1.036_992_730),
+        ] {
+            let mut yarn = json!({
+                "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "mscale": 1.0,
+                "original_max_position_embeddings": 40
+            });
+            yarn[key] = value;
+            let config = Config(yarn.as_object().unwrap().clone());
+            let (frequencies, found) =
+                RotaryConfig::of_keys(&config, &Config::default()).unwrap().frequencies(16);
+            assert!((frequencies[1] - frequency).abs() < 1e-6, "{key}: {frequencies:?}");
+            assert!((found - amplitude).abs() < 1e-6, "{key}: {found}");
+        }
     }
 }

@@ -47,9 +47,8 @@ impl Gpt2Config {
         if !size.is_multiple_of(heads) {
             return Err(config.misfit("n_head", format!("a divisor of {size}")));
         }
-        if config.flag("scale_attn_by_inverse_layer_idx")?.unwrap_or(false) {
-            return Err(config.misfit("scale_attn_by_inverse_layer_idx", "false"));
-        }
+        config.only("scale_attn_by_inverse_layer_idx", false)?;
+        config.only("tie_word_embeddings", true)?;
         Ok(Gpt2Config {
             vocabulary: config.needed_size("vocab_size")?,
             size,

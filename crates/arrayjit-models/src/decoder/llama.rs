@@ -110,6 +110,7 @@ impl LlamaConfig {
         if heads.size == 0 || !heads.size.is_multiple_of(2) {
             return Err(config.misfit("head_dim", "an even number"));
         }
+        config.only("use_bidirectional_attention", false)?;
         let has_bias = config.flag("attention_bias")?.unwrap_or(false);
         let scale = match family {
             Family::Gemma2 | Family::Gemma3 => config.number("query_pre_attn_scalar")?.unwrap_or(256.0),
@@ -125,12 +126,7 @@ impl LlamaConfig {
             heads,
             positions: config.needed_size("max_position_embeddings")?,
             eps: config.number("rms_norm_eps")?.unwrap_or(1e-6),
-            // The first Gemma was published with an `hidden_act` that its authors did not use.
-            activation: if family.is_gemma() {
-                Activation::GeluTanh
-            } else {
-                Activation::read(config, "hidden_act")?
-            },
+            activation: activation(config, family)?,
             qkv_bias: has_bias || family == Family::Qwen2,
             out_bias: has_bias,
             mlp_bias: config.flag("mlp_bias")?.unwrap_or(false),
@@ -155,6 +151,18 @@ impl LlamaConfig {
     /// Factors that differ from 1 for embeddings.
     fn embedding_scale(&self) -> Option<f64> {
         self.family.is_gemma().then(|| (self.size as f64).sqrt())
+    }
+}
+
+/// The function of the dense layers.
+fn activation(config: &Config, family: Family) -> Result<Activation> {
+    let key =
+        if matches!(family, Family::Gemma2 | Family::Gemma3) { "hidden_activation" } else { "hidden_act" };
+    match Activation::read(config, key) {
+        Err(_) if family.is_gemma() && config.get(key).is_none() => Ok(Activation::GeluTanh),
+        // The first Gemma was published with a name that its authors did not mean.
+        Ok(Activation::Gelu) if family == Family::Gemma => Ok(Activation::GeluTanh),
+        read => read,
     }
 }
 

@@ -104,7 +104,8 @@ fn configuration(metadata: &Config, weights: &Weights, architecture: &str) -> Re
         set("is_transposed", json!(true));
         return Ok(config);
     }
-    set("hidden_act", json!("silu"));
+    let is_gemma = architecture.starts_with("gemma");
+    set("hidden_act", json!(if is_gemma { "gelu_pytorch_tanh" } else { "silu" }));
     set("norm_offset_stored", json!(true));
     set("tie_word_embeddings", json!(weights.shape("output.weight").is_none()));
     set("attention_bias", json!(weights.shape("blk.0.attn_output.bias").is_some()));

@@ -153,3 +153,37 @@ fn configurations_that_do_not_fit_name_the_key() {
     fs::write(folder.path().join("config.json"), "{").unwrap();
     assert!(matches!(error(folder.path()), ModelError::Json(_)));
 }
+
+#[test]
+fn options_that_change_results_are_computed_or_rejected() {
+    for (name, key, value) in [
+        ("gpt2", "tie_word_embeddings", json!(false)),
+        ("gpt2", "scale_attn_by_inverse_layer_idx", json!(true)),
+        ("gemma3", "use_bidirectional_attention", json!(true)),
+        ("bert", "is_decoder", json!(true)),
+    ] {
+        let mut fixture = fixture(name);
+        fixture["config"][key] = value;
+        let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+        let error = match name {
+            "bert" => EmbeddingModel::load(folder.path()).err(),
+            _ => LanguageModel::load(folder.path()).err(),
+        };
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains(&format!("`{key}` of the configuration is")), "{name}: {text}");
+    }
+    for (name, key, value) in [
+        ("gemma", "hidden_act", "silu"),
+        ("gemma2", "hidden_activation", "gelu"),
+        ("gemma3", "hidden_activation", "relu"),
+    ] {
+        let mut fixture = fixture(name);
+        let mut logits = || {
+            let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+            let found = LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap();
+            fixture["config"][key] = json!(value);
+            found
+        };
+        assert_ne!(logits(), logits(), "{name}");
+    }
+}
