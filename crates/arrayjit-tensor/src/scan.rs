@@ -344,6 +344,14 @@ impl ScanStep {
     fn end(&self, carried: &[Tensor], new: &[Tensor], outputs: &[Collected]) -> Result<Vec<Tensor>> {
         let (graph, call) = (&self.scan.graph, self.scan.call);
         self.check(carried, new)?;
+        let is_passed = |value: &Tensor| {
+            new.iter().chain(outputs.iter().map(|(row, _)| row)).any(|other| other.node() == value.node())
+        };
+        // A program is wrong if nothing reads initial values before steps overwrite them.
+        for value in carried.iter().filter(|value| !is_passed(value) && !graph.is_read_in_body(value)) {
+            let copy = |y: &str| format!("{} := {}", whole(y, value.rank()), whole("x", value.rank()));
+            self.statement(call, &[("x", Argument::Tensor(value))], copy)?;
+        }
         let names = [("c", carried.len()), ("n", new.len()), ("o", outputs.len())];
         let [old_names, new_names, output_names] = names.map(|(name, count)| numbered(name, count));
         let values = carried.iter().chain(new).chain(outputs.iter().map(|(value, _)| value));

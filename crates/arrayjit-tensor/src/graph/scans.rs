@@ -12,11 +12,11 @@ use std::{
 
 use arrayjit::{
     Assignments, Program, TensorNode,
-    assign::{FetchOp, Origin, ProgramStep, ScanEnd, SymbolTable},
+    assign::{FetchOp, Origin, ProgramStep, ScanEnd, SymbolTable, all_steps},
     indexing::StaticSymbol,
 };
 
-use super::{Graph, GraphState};
+use super::{Graph, GraphState, unused::reads};
 use crate::{
     error::{Call, Result, TensorError},
     operand::Argument,
@@ -138,6 +138,11 @@ impl Graph {
         drop(state);
         let carried = carried.iter().map(|tensor| tensor.node().clone()).collect();
         Ok(BodyScope { graph: self, letter, carried, depth })
+    }
+
+    /// Whether a step of the innermost body so far reads the values of a tensor.
+    pub(crate) fn is_read_in_body(&self, tensor: &Tensor) -> bool {
+        all_steps(&self.state().program.steps).any(|step| reads(step, tensor.node()))
     }
 
     /// Rejects results of a graph whose statements are not complete, or that exist in each step only.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, slice};
 
 use arrayjit::{
     Assignments, TensorNode,
-    assign::{Accum, Operand, ProgramStep, all_steps, read_whole, written},
+    assign::{Accum, AccumOp, Operand, ProgramStep, all_steps, read_whole, written},
 };
 
 /// Removes the steps that write new nodes alone, if neither later steps nor `results` need them; new nodes
@@ -42,15 +42,30 @@ fn changed(step: &ProgramStep) -> Vec<&TensorNode> {
     }
 }
 
+/// Whether a step reads the values of a node.
+pub(super) fn reads(step: &ProgramStep, node: &TensorNode) -> bool {
+    let accumulates =
+        |accum: &Accum| accum.lhs == *node && !accum.init_neutral && accum.op != AccumOp::Assign;
+    step.accums().iter().any(accumulates) || with_parents(read(step)).contains(node)
+}
+
 /// The nodes that a step reads or changes, with the parents of views.
 fn mentioned(step: &ProgramStep) -> BTreeSet<TensorNode> {
+    with_parents(read(step).chain(changed(step)))
+}
+
+/// The nodes whose values a step reads, but for those that it adds to.
+fn read(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
     let operands = step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node);
     let end = match step {
         ProgramStep::Scan { end, .. } => end.as_ref().map(|end| &end.node),
         _ => None,
     };
-    let mut nodes: BTreeSet<TensorNode> =
-        operands.chain(read_whole(step)).chain(changed(step)).chain(end).cloned().collect();
+    operands.chain(read_whole(step)).chain(end)
+}
+
+fn with_parents<'a>(nodes: impl Iterator<Item = &'a TensorNode>) -> BTreeSet<TensorNode> {
+    let mut nodes: BTreeSet<TensorNode> = nodes.cloned().collect();
     let parents: Vec<TensorNode> =
         nodes.iter().filter_map(TensorNode::view).map(|view| view.parent.clone()).collect();
     nodes.extend(parents);

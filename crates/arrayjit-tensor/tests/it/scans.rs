@@ -152,6 +152,31 @@ fn carried_values_change_places() {
 }
 
 #[test]
+fn steps_may_ignore_the_values_that_they_carry() {
+    for checkpoint in [None, Some(2)] {
+        let graph = Graph::new();
+        let (x, initial) =
+            (constant(&graph, &[1.0, 2.0, 3.0, 4.0], &[4]), constant(&graph, &[5.0, 6.0], &[2]));
+        let scan = graph.scan(4);
+        let scan = checkpoint.into_iter().fold(scan, |scan, every| scan.checkpoint(every));
+        let ([last, sum], [rows]) = scan
+            .run([&initial, &x], |step, [_, sum]| {
+                let square = step.slice(&x, 0)?.square()?;
+                let both = Tensor::stack(&[&square, &square], 0)?;
+                Ok(([(&both * 2.0)?, (sum + square)?], [both]))
+            })
+            .unwrap();
+        let parts = [&last, &sum, &rows].map(|part| part.sum(..).unwrap());
+        let loss = Tensor::stack(&parts.each_ref(), 0).unwrap().sum(..).unwrap();
+        let gradients = graph.gradients(&loss, &[&x, &initial]).unwrap();
+        let found = run(&graph, &[&last, &gradients[0], &gradients[1]]);
+        assert_eq!(found[0], [32.0, 32.0]);
+        assert_eq!(found[1], [13.0, 25.0, 37.0, 81.0]);
+        assert_eq!(found[2], [0.0, 0.0]);
+    }
+}
+
+#[test]
 fn scans_stand_in_scans_and_see_the_steps_of_both() {
     let graph = Graph::new();
     let x = constant(&graph, &(0..12).map(|at| at as f32).collect::<Vec<_>>(), &[3, 4]);
