@@ -20,6 +20,7 @@ Each program's first result is compared with that of torch; arrayjit's are compa
 import argparse
 import json
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -219,9 +220,9 @@ def compare(args):
             given = {name: torch.from_numpy(array) for name, array in batch(1, TOKENS).items()}
             np.save(os.path.join(folder, "expected.npy"), bert(args.model)(**given)[0].numpy())
         found = {program: [] for program in args.programs.split(",")}
-        for first in range(args.rounds):
-            # A program takes over the pages that the one before has left: each begins a round in turn.
-            turn = list(found)[first % len(found):] + list(found)[:first % len(found)]
+        for number in range(args.rounds):
+            # A program takes over the pages that the one before has left, so each round has an order of its own.
+            turn = random.Random(number).sample(list(found), len(found))
             for program, rounds in ((program, found[program]) for program in turn):
                 is_ours = program.startswith("arrayjit")
                 rounds.append(measure_ours(args, program) if is_ours else measure_peer(args, program, folder))
