@@ -123,7 +123,10 @@ const BAD_CALLS: &[(&str, &[&str])] = &[
     ("copy.txt --target x86_64-unknown-linux-gnux32", &["gnux32`", "64-bit pointers"]),
     ("copy.txt --target aarch64_be-unknown-linux-gnu", &["`aarch64_be-unknown-linux-gnu`", "little-endian"]),
     ("copy.txt --target aarch64-pc-windows-msvc", &["`aarch64-pc-windows-msvc`", "ARM64 with Windows"]),
-    ("layer.onnx --size n=3 --products --level x86-64-v2", &["--products", "`x86-64-v2`"]),
+    (
+        "layer.onnx --size n=3 --products --target x86_64-unknown-linux-gnu --level x86-64-v2",
+        &["--products", "`x86-64-v2`"],
+    ),
     // Names.
     ("copy.txt --name=", &["`` cannot name a library"]),
     ("copy.txt --name fn", &["`fn` cannot name a library", "word of Rust or C"]),

@@ -6,7 +6,7 @@ use arrayjit_tensor::{DType, Graph, Init, ModelState, Params, Tensor, TensorErro
 use object_loader::{LoadedObject, levels};
 use std::sync::Arc;
 
-use crate::programs::{run_on, symbol};
+use crate::programs::{TRIPLE, run_on, symbol};
 
 /// Two layers with a residual connection, and a constant for each column.
 fn network(params: &Params) -> Result<(Graph, Tensor), TensorError> {
@@ -37,7 +37,7 @@ fn a_network_of_tensors_ships_with_its_weights() -> Result<(), Box<dyn std::erro
     let (graph, y) = network(&params)?;
     let trained = ModelState::new(&Backend::open("inline")?, &params)?;
 
-    let mut library = Library::with_levels("net", "x86_64-unknown-linux-gnu", &levels())?;
+    let mut library = Library::with_levels("net", TRIPLE, &levels())?;
     library.add("forward", |backend| {
         let (graph, y) = network(&Params::new(0))?; // made anew for each level
         let mut program = graph.program().named("forward");

@@ -10,7 +10,8 @@ mod c_program;
 mod command;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod example;
-mod files;
+#[cfg(any(feature = "cross", target_arch = "x86_64"))]
+mod files; // of x86-64's levels
 mod graphs;
 mod kernels;
 #[cfg(all(feature = "cross", target_arch = "x86_64", target_os = "linux"))]
