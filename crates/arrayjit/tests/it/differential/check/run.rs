@@ -49,6 +49,7 @@ fn configurations() -> &'static [Configuration] {
             ("inline", VectorSetting::None),
             ("inline", VectorSetting::Bits128),
             ("multicore", VectorSetting::Avx2),
+            ("multicore", VectorSetting::Neon),
             ("interpreter", VectorSetting::Auto),
         ];
         let mut all = Vec::new();
