@@ -325,7 +325,7 @@ fn arm64_stage() -> Stage {
     let command = format!(
         "cargo xtask arm64 -- test --profile emulated {packages} --features arrayjit-aot/cross --lib --tests --no-fail-fast -- {skipped}"
     );
-    Stage::new("ARM64 under QEMU", 100, &command)
+    Stage::new("ARM64 under QEMU", 110, &command)
         .env([("PROPTEST_CASES", "16".into()), ("CONFORMANCE_SECONDS", "600".into())])
 }
 
