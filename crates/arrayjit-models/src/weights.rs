@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, BufReader, Read},
+    io::{BufReader, Read},
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -11,6 +11,7 @@ use std::{
 
 use arrayjit_tensor::{BlockFormat, DType, HostArray, QuantizedArray, QuantizedFormat};
 use rayon::prelude::*;
+use tnode::FileReader;
 
 use crate::{
     encoding::Encoding,
@@ -42,24 +43,7 @@ impl WeightFile {
 
     /// A reader of the bytes from `offset`. Several may read at once.
     pub(crate) fn reader(&self, offset: u64) -> FileReader<'_> {
-        FileReader { file: &self.file, offset }
-    }
-}
-
-/// Reads a file from a position of its own, without the file's position, which threads share.
-pub(crate) struct FileReader<'f> {
-    file: &'f File,
-    offset: u64,
-}
-
-impl Read for FileReader<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        #[cfg(unix)]
-        let count = std::os::unix::fs::FileExt::read_at(self.file, bytes, self.offset)?;
-        #[cfg(windows)]
-        let count = std::os::windows::fs::FileExt::seek_read(self.file, bytes, self.offset)?;
-        self.offset += count as u64;
-        Ok(count)
+        FileReader::new(&self.file, offset)
     }
 }
 

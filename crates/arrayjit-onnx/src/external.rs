@@ -10,7 +10,7 @@ use std::{
 };
 
 use rayon::{iter::*, slice::ParallelSliceMut};
-use tnode::HostArray;
+use tnode::{FileReader, HostArray};
 
 use crate::{
     array::Layout,
@@ -167,32 +167,19 @@ impl ModelFiles {
     }
 }
 
-/// The bytes that a thread reads at once: system and processor take as long to map and fill new memory as to
-/// read a file that the system has in memory.
+/// The bytes that a thread reads at once. To map and fill new memory takes as long as to copy what the system
+/// has of the file.
 const CHUNK: usize = 1 << 20;
 
-/// Fills memory with the bytes of a file from `offset` on, on several threads.
+/// Fills memory with the bytes of a file from `offset` on, on several threads if they are many.
 fn read_at(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-    bytes.par_chunks_mut(CHUNK).enumerate().try_for_each(|(number, chunk)| {
-        FileReader { file, offset: offset + (number * CHUNK) as u64 }.read_exact(chunk)
-    })
-}
-
-/// Reads a file from a position of its own, without the file's position, which threads share.
-struct FileReader<'f> {
-    file: &'f File,
-    offset: u64,
-}
-
-impl Read for FileReader<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        #[cfg(unix)]
-        let count = std::os::unix::fs::FileExt::read_at(self.file, bytes, self.offset)?;
-        #[cfg(windows)]
-        let count = std::os::windows::fs::FileExt::seek_read(self.file, bytes, self.offset)?;
-        self.offset += count as u64;
-        Ok(count)
+    if bytes.len() <= CHUNK {
+        return FileReader::new(file, offset).read_exact(bytes);
     }
+    let chunks = bytes.par_chunks_mut(CHUNK).enumerate();
+    chunks.try_for_each(|(number, chunk)| {
+        FileReader::new(file, offset + (number * CHUNK) as u64).read_exact(chunk)
+    })
 }
 
 fn source(tensor: &TensorProto) -> Result<Source, String> {

@@ -38,6 +38,7 @@ mod host_array;
 mod points;
 mod render;
 
+mod file_reader;
 #[cfg(feature = "files")]
 pub mod npy;
 mod partial_file;
@@ -67,6 +68,7 @@ pub use crate::delayed::{DelayedDType, Inference};
 pub use crate::dtype::{DType, UnknownDType};
 pub use crate::element::Element;
 pub use crate::error::TensorNodeError;
+pub use crate::file_reader::FileReader;
 pub use crate::host_array::HostArray;
 pub use crate::label::Label;
 pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};
