@@ -104,8 +104,7 @@ impl Formula {
 
     /// The formula, or 0 where the adjoint is 0.
     pub(crate) fn guarded(self) -> Formula {
-        let is_zero = Formula::binary(BinaryOp::Eq, Formula::Adjoint, Formula::Number(0.0));
-        Formula::select(is_zero, Formula::Number(0.0), self)
+        Formula::select(Formula::Adjoint, self, Formula::Number(0.0))
     }
 
     fn is_atom(&self) -> bool {

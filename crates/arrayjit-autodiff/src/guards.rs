@@ -1,9 +1,9 @@
 //! Selections that differ from a product only where a factor is infinite.
 //!
-//! Rules select 0 where an adjoint is 0, so that an infinite factor gives no NaN: `where(g == 0, 0, g * f)`.
-//! The derivative of that by `g` is `f` also where `g` is 0, which second derivatives need; the rule of a
-//! condition would give 0 there. So for a selection whose value is a multiple of what its condition compares
-//! with 0, the value passes the derivative on wherever it is a number.
+//! Rules select 0 where an adjoint is 0, so that an infinite factor gives no NaN: `where(g, g * f, 0)`. The
+//! derivative of that by `g` is `f` also where `g` is 0, which second derivatives need; the rule of a
+//! condition would give 0 there. So for a selection whose value is a multiple of its condition, the value
+//! passes the derivative on wherever it is a number.
 
 use assignments::indexing::{AxisIndex, axis_iterator};
 use assignments::{Accum, AccumOp, Operand, Rhs};
@@ -23,8 +23,8 @@ struct Element {
     index: Vec<Affine>,
 }
 
-/// An element that is compared with 0, and the step before the comparison that wrote its node last.
-struct Compared {
+/// An element that a selection has as its condition, and the step before it that wrote the node last.
+struct Guarding {
     element: Element,
     written: Option<usize>,
 }
@@ -65,33 +65,31 @@ impl ForwardProgram {
     /// The formula of the adjoint of the operand at that position of the step at `at`; `None` if it is 0.
     pub(crate) fn rule(&self, accum: &Accum, at: usize, operand: usize) -> Option<Formula> {
         let rule = formula(accum, operand)?;
-        if operand != 2 || !self.is_guard(accum, at) {
+        if operand != 1 || !self.is_guard(accum, at) {
             return Some(rule);
         }
-        let (is_zero, value) = (Formula::Operand(0), Formula::Operand(2));
+        let (condition, value) = (Formula::Operand(0), Formula::Operand(1));
+        let is_zero = Formula::binary(BinaryOp::Eq, condition, Formula::Number(0.0));
         let is_nan = Formula::binary(BinaryOp::Ne, value.clone(), value);
         let is_hidden = Formula::binary(BinaryOp::And, is_zero, is_nan);
         Some(Formula::select(is_hidden, Formula::Number(0.0), Formula::Adjoint))
     }
 
-    /// Whether an accumulation is `where(x == 0, 0, v)` for a multiple `v` of the element `x`.
+    /// Whether an accumulation is `where(x, v, 0)` for a multiple `v` of the element `x`.
     fn is_guard(&self, accum: &Accum, at: usize) -> bool {
-        let Rhs::Ternary(TernaryOp::Where, [condition, zero, value]) = &accum.rhs else { return false };
+        let Rhs::Ternary(TernaryOp::Where, [condition, value, zero]) = &accum.rhs else { return false };
         let index = accum.projections.project_rhs();
-        let compared = condition.node().and_then(|node| self.compared_with_zero(node, at));
+        let guarding = condition.node().and_then(|node| self.guarding(accum, node, at));
         is_zero(zero)
-            && index[0] == index[2]
-            && compared.zip(value.node()).is_some_and(|(x, v)| self.is_multiple_at(v, at, &x, MAX_DEPTH))
+            && index[0] == index[1]
+            && guarding.zip(value.node()).is_some_and(|(x, v)| self.is_multiple_at(v, at, &x, MAX_DEPTH))
     }
 
-    /// The element of which a node says whether it is 0, if it is the same until the step at `at`.
-    fn compared_with_zero(&self, node: &TensorNode, at: usize) -> Option<Compared> {
-        let (comparison, first) = self.definition(node, at)?;
-        let Rhs::Binary(BinaryOp::Eq, [_, zero]) = &comparison.rhs else { return None };
-        let element = Element::new(comparison, 0).filter(|_| is_zero(zero))?;
-        let writes = self.sources(element.operand.node()?);
+    /// The element of a node that is the condition of the step at `at`.
+    fn guarding(&self, accum: &Accum, node: &TensorNode, at: usize) -> Option<Guarding> {
+        let writes = self.sources(node);
         let written = writes.iter().filter_map(|node| self.writes_before(node, at).last().copied()).max();
-        (written < Some(first)).then_some(Compared { element, written })
+        Some(Guarding { element: Element::new(accum, 0)?, written })
     }
 
     /// The only step that writes a node, which is before the step at `at`.
@@ -105,7 +103,7 @@ impl ForwardProgram {
     }
 
     /// Whether the elements of a node are multiples of an element, computed since it was written.
-    fn is_multiple_at(&self, node: &TensorNode, at: usize, of: &Compared, depth: usize) -> bool {
+    fn is_multiple_at(&self, node: &TensorNode, at: usize, of: &Guarding, depth: usize) -> bool {
         let Some((accum, at)) = self.definition(node, at).filter(|_| depth > 0) else { return false };
         let operands = accum.rhs.operands();
         let is = |position: usize| {

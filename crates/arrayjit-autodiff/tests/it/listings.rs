@@ -88,9 +88,8 @@ fn a_condition_guards_factors_behind_it() {
             loss.grad =: 1;
             y.grad[i0] =:+ loss.grad;
             log_x_i.grad[i0] =:+ where(x_i_0[i0], y.grad[i0], 0.0);
-            factor[i0] =: log_x_i.grad[i0] == 0.0;
-            factor_2[i0] =: log_x_i.grad[i0] / x[i0];
-            x.grad[i0] =:+ where(factor[i0], 0.0, factor_2[i0]);
+            factor[i0] =: log_x_i.grad[i0] / x[i0];
+            x.grad[i0] =:+ where(log_x_i.grad[i0], factor[i0], 0.0);
         "#]],
     );
 }

@@ -422,7 +422,7 @@ fn a_multiple_of_an_overwritten_value_is_selected_by_its_condition() {
     let gradient = |overwrite: &str| {
         let text = format!(
             "param w f32[2] := 1\nnode a f32[2]\na[i] := w[i] - 1\np[i] := a[i] * 2\n{overwrite}
-             y[i] := where(a[i] == 0, 0, p[i])\nloss :+= y[i]\ngrad loss by w\nkeep w.grad"
+             y[i] := where(a[i], p[i], 0)\nloss :+= y[i]\ngrad loss by w\nkeep w.grad"
         );
         let mut program = backend("inline").load(&text).unwrap_or_else(|error| panic!("{error}"));
         program.run().unwrap_or_else(|error| panic!("{error}"));

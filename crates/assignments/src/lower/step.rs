@@ -23,8 +23,8 @@ use crate::indexing::{
 };
 use crate::{Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Random, Rhs};
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Fresh, Guard, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range,
-    Stmt, SymbolId, TernaryOp, Var,
+    Affine, BinaryOp, Block, Bound, Expr, Fresh, Guard, Indices, LoopId, LoopKind, NodeDecl, NodeRef,
+    Numerics, Range, Stmt, SymbolId, TernaryOp, Var,
 };
 use lowered_ir::random::{MAX_CELL, value};
 use lowered_ir::verify::limits::STATEMENTS;
@@ -373,6 +373,13 @@ impl AccumPoint<'_> {
             Rhs::Copy(_) => self.operand(0, dtype)?,
             Rhs::Unary(op, _) => Expr::unary(*op, self.operand(0, dtype)?),
             Rhs::Binary(op, _) => Expr::binary(*op, self.operand(0, dtype)?, self.operand(1, dtype)?),
+            Rhs::Ternary(TernaryOp::Where, [condition, ..]) if condition.dtype().is_float() => {
+                // A comparison is a mask at once; a conversion to `bool` is a value first.
+                let (condition, zero) =
+                    (self.operand(0, condition.dtype())?, Scalar::zero(condition.dtype()));
+                let is_zero = Expr::binary(BinaryOp::Eq, condition, Expr::Const(zero));
+                Expr::ternary(TernaryOp::Where, is_zero, self.operand(2, dtype)?, self.operand(1, dtype)?)
+            }
             Rhs::Ternary(op, _) => {
                 let first = if *op == TernaryOp::Where { DType::Bool } else { dtype };
                 let (a, b, c) = (self.operand(0, first)?, self.operand(1, dtype)?, self.operand(2, dtype)?);
