@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tnode::{DType, Scalar, TensorNode};
 
 use crate::indexing::{Projections, StaticSymbol};
@@ -14,6 +15,7 @@ use crate::{
     AccumOp, CustomGradient, KeyPart, Nodes, Origin, Random, SampleValues, SymbolTable, Warning, all_steps,
     binary_dtype, ternary_dtype, unary_dtype, written,
 };
+use lowered_ir::eval;
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
 /// A program: a sequence of steps.
@@ -252,6 +254,30 @@ impl Rhs {
             Rhs::Binary(op, _) => op.result(self.operation_dtype()),
             _ => self.operation_dtype(),
         }
+    }
+
+    /// The result as a number of type `to`, if all operands are constants.
+    pub fn constant(&self, to: DType) -> Option<Scalar> {
+        let mut values = SmallVec::<[Scalar; 3]>::new();
+        for operand in self.operands() {
+            let Operand::Constant(value) = operand else { return None };
+            values.push(*value);
+        }
+        let dtype = self.operation_dtype();
+        if [dtype, to].contains(&DType::U32x4) {
+            return None;
+        }
+        let value = |at: usize| literal(values[at], dtype);
+        let result = match self {
+            Rhs::Copy(_) => value(0),
+            Rhs::Unary(op, _) => eval::unary(*op, value(0)),
+            Rhs::Binary(op, _) => eval::binary(*op, value(0), value(1)),
+            Rhs::Ternary(TernaryOp::Where, _) => {
+                eval::ternary(TernaryOp::Where, literal(values[0], DType::Bool), value(1), value(2))
+            }
+            Rhs::Ternary(op, _) => eval::ternary(*op, value(0), value(1), value(2)),
+        };
+        Some(literal(result, to))
     }
 
     /// The type in which the operation computes. Settles the types of the nodes.

@@ -2,7 +2,7 @@
 //!
 //! An operation whose operands are elements of nodes, numbers or index values becomes one accumulation. Each
 //! subexpression with a further operation is assigned to a new virtual node, over the letters that occur in
-//! it.
+//! it, unless its operands are numbers.
 
 use tnode::{DType, Dims, MemoryMode, Reason, RunSizes, Scalar, TensorNode};
 
@@ -209,17 +209,20 @@ impl Emitter<'_> {
         }
     }
 
-    /// Assigns the values of `value`, for all letters in it, to a new virtual node of type `dtype`. `whole`
-    /// is the subexpression that the node replaces.
+    /// Assigns the values of `value`, for all letters in it, to a new virtual node of type `dtype`; an
+    /// operation on numbers is a number. `whole` is the subexpression that the node replaces.
     fn virtual_node(
         &mut self,
         whole: &ResolvedExpr,
         value: &ResolvedExpr,
         dtype: DType,
     ) -> Result<(Operand, OperandAccess)> {
-        let letters = Vec::from_iter(collected(|into| value.letters(into)));
         let mut operands = OperandList::default();
         let rhs = self.rhs(value, dtype, &mut operands)?;
+        if let Some(number) = rhs.constant(dtype) {
+            return Ok((Operand::Constant(number), OperandAccess::scalar(&whole.span)));
+        }
+        let letters = Vec::from_iter(collected(|into| value.letters(into)));
         let (computed, operands) = operands.finish();
         let dims: Dims = letters.iter().map(|&letter| self.space.size(letter)).collect();
         let sizes = letters.iter().map(|&letter| self.space.run_size(letter)).collect();
