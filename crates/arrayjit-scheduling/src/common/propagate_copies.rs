@@ -8,10 +8,14 @@
 //! knows that a product with a constant 1, such as the gradient of a loss by itself, is a copy. A copy whose
 //! axes are permuted stays: its elements have another order. So does one that guarded reads access, because
 //! [`pad_nodes`](crate::cpu::pad_nodes) may give it margins.
+//!
+//! A node that is set to the same scalar local as an earlier one, `S[] := l; … T[] := l`, is a copy of it:
+//! each call of a function that corrects a rate has the rate in a node of its own, and the optimizer computes
+//! it once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{ArrayRef, Expr, LoweredRoutine, NodeRef, Stmt, walk};
+use lowered_ir::ir::{ArrayRef, Expr, LocalId, LoweredRoutine, NodeRef, Stmt, walk};
 
 use crate::analysis::access::{self, Effects};
 use crate::analysis::nest;
@@ -23,8 +27,10 @@ pub(crate) fn propagate_copies(routine: &mut LoweredRoutine) {
     let accesses = Accesses::of(&body);
     let mut originals: BTreeMap<NodeRef, NodeRef> = BTreeMap::new();
     let mut copies: BTreeSet<usize> = BTreeSet::new();
+    let mut holders: BTreeMap<LocalId, NodeRef> = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {
-        if let Some((copy, source)) = copied(stmt, routine)
+        let copied = copied(stmt, routine).or_else(|| accesses.holder(at, stmt, routine, &mut holders));
+        if let Some((copy, source)) = copied
             && accesses.are_equal_after(at, copy, source)
         {
             // If the source is a copy, nothing writes its original later either.
@@ -60,6 +66,7 @@ fn copied(stmt: &Stmt, routine: &LoweredRoutine) -> Option<(NodeRef, NodeRef)> {
 struct Accesses {
     first: BTreeMap<NodeRef, usize>,
     last_write: BTreeMap<NodeRef, usize>,
+    last_set: BTreeMap<LocalId, usize>,
     /// The nodes of guarded reads, of reads at computed indices, and of reads of the merge buffer.
     otherwise_read: BTreeSet<NodeRef>,
 }
@@ -73,6 +80,7 @@ impl Accesses {
                 accesses.first.entry(node).or_insert(at);
             }
             accesses.last_write.extend(effects.written.iter().map(|&node| (node, at)));
+            accesses.last_set.extend(effects.set.iter().map(|&local| (local, at)));
         }
         let reads = walk::parts_in(body).filter(|e| !matches!(e, Expr::Get { .. }));
         accesses.otherwise_read = reads
@@ -83,6 +91,31 @@ impl Accesses {
             })
             .collect();
         accesses
+    }
+
+    /// A local node without axes that the statement at a position sets to a local, and the first node that
+    /// `holders` has for this local: its only value is that of the local as well.
+    fn holder(
+        &self,
+        at: usize,
+        stmt: &Stmt,
+        routine: &LoweredRoutine,
+        holders: &mut BTreeMap<LocalId, NodeRef>,
+    ) -> Option<(NodeRef, NodeRef)> {
+        let Stmt::Set { node, index, value: Expr::GetLocal { local, index: of_local } } = stmt else {
+            return None;
+        };
+        if !index.is_empty() || !of_local.is_empty() || self.last_set.get(local).is_some_and(|&set| set > at)
+        {
+            return None;
+        }
+        if let Some(&holder) = holders.get(local) {
+            return (is_local(routine.node(*node)) && holder != *node).then_some((*node, holder));
+        }
+        if self.last_write.get(node) == Some(&at) {
+            holders.insert(*local, *node);
+        }
+        None
     }
 
     /// Whether all other statements that access the node `copy` may read `source` instead, if the statement
