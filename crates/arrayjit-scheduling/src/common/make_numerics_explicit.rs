@@ -5,7 +5,7 @@
 
 use lowered_ir::ir::{
     Affine, ArrayRef, BinaryOp, Block, Bound, Expr, Fresh, Indices, LocalId, Locals, LoopId, LoopKind,
-    LoweredRoutine, Numerics, Space, Stmt, walk,
+    LoweredRoutine, Numerics, Space, Stmt, UnaryOp, walk,
 };
 use smallvec::smallvec;
 use tnode::{DType, Dims};
@@ -107,6 +107,8 @@ struct Accumulation {
     index: Indices,
     op: BinaryOp,
     element: Expr,
+    /// Whether the statement subtracts the negative of the element.
+    subtracts: bool,
 }
 
 /// A level of a reduction, with the number of iterations of each loop.
@@ -122,6 +124,7 @@ impl NumericsRewriter<'_> {
 
     fn stmt(&mut self, stmt: Stmt, around: &mut Vec<LoopId>) -> Block {
         if let Some(found) = accumulation(&stmt)
+            && (!found.subtracts || self.dtype(found.target).is_float())
             && self.may_reorder(&found)
         {
             return self.explicit(found, around, stmt);
@@ -416,7 +419,12 @@ fn accumulation(stmt: &Stmt) -> Option<Accumulation> {
     let (op, element) = update(value, target, index)?;
     let (outputs, free): (Vec<OpenLoop>, Vec<OpenLoop>) =
         loops.into_iter().partition(|l| index.iter().any(|i| i.mentions(l.var)));
-    let found = Accumulation { outputs, free, target, index: index.clone(), op, element: element.clone() };
+    let subtracts = op == BinaryOp::Sub;
+    let (op, element) = match subtracts {
+        true => (BinaryOp::Add, negative(element)),
+        false => (op, element.clone()),
+    };
+    let found = Accumulation { outputs, free, target, index: index.clone(), op, element, subtracts };
     (!found.free.is_empty()).then_some(found)
 }
 
@@ -425,11 +433,22 @@ fn update<'a>(value: &'a Expr, target: ArrayRef, index: &Indices) -> Option<(Bin
     let Expr::Binary { op, a, b } = value else { return None };
     let is_old = |e: &Expr| e.element() == Some((target, index));
     let element = match op {
-        BinaryOp::Add | BinaryOp::Mul if is_old(a) => b,
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul if is_old(a) => b,
         BinaryOp::Add | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min if is_old(b) => a,
         _ => return None,
     };
     (!walk::parts(element).any(|e| e.array() == Some(target))).then_some((*op, &**element))
+}
+
+/// The negative of an element. A product stays one.
+fn negative(element: &Expr) -> Expr {
+    match element {
+        Expr::Binary { op: BinaryOp::Mul, a, b } => {
+            Expr::binary(BinaryOp::Mul, Expr::unary(UnaryOp::Neg, (**a).clone()), (**b).clone())
+        }
+        Expr::Unary { op: UnaryOp::Neg, arg } => (**arg).clone(),
+        other => Expr::unary(UnaryOp::Neg, other.clone()),
+    }
 }
 
 fn is_contraction(found: &Accumulation, outputs: &[LoopId]) -> bool {

@@ -159,27 +159,7 @@ var<storage, read_write> slab_0_: array<u32>;
 
 @compute @workgroup_size(64, 1, 1) 
 fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let _e3 = table[0u];
-    let at_0_ = _e3.x;
-    let group = (workgroup_.x + (workgroups.x * (workgroup_.y + (workgroups.y * workgroup_.z))));
-    if (group >= 1u) {
-        return;
-    }
-    let id = ((group * 64u) + thread);
-    if (id >= 4u) {
-        return;
-    }
-    let i0_ = bitcast<i32>(id);
-    slab_0_[(at_0_ + u32(i0_))] = bitcast<u32>(0f);
-}
-// routine sums, kernel 2, extent 4
-@group(0) @binding(0) 
-var<uniform> table: array<vec4<u32>, 1>;
-@group(0) @binding(1) 
-var<storage, read_write> slab_0_: array<u32>;
-
-@compute @workgroup_size(64, 1, 1) 
-fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    var l0_: f32;
     var i1_next: i32;
 
     let _e3 = table[0u];
@@ -195,6 +175,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         return;
     }
     let i0_ = bitcast<i32>(id);
+    l0_ = 0f;
     i1_next = 0i;
     loop {
         let i1_ = i1_next;
@@ -202,12 +183,14 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         } else {
             break;
         }
-        let _e37 = slab_0_[(at_0_ + u32(i0_))];
-        let _e45 = slab_0_[(at_1_ + u32((i0_ + (i1_ * 4i))))];
-        slab_0_[(at_0_ + u32(i0_))] = bitcast<u32>((bitcast<f32>(_e37) - bitcast<f32>(_e45)));
+        let _e35 = l0_;
+        let _e43 = slab_0_[(at_0_ + u32((i0_ + (i1_ * 4i))))];
+        l0_ = (_e35 + -(bitcast<f32>(_e43)));
         continuing {
-            let _e49 = i1_next;
-            i1_next = (_e49 + 1i);
+            let _e47 = i1_next;
+            i1_next = (_e47 + 1i);
         }
     }
+    let _e50 = l0_;
+    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(_e50);
 }
