@@ -40,12 +40,23 @@ fn map_statement(gpu: &mut Gpu, stmt: Stmt) -> Block {
         return whole;
     }
     if accumulation::is_contraction(&nest, gpu) {
-        return tile_contraction::distribute(gpu, &nest).unwrap_or_else(|| vec![stmt]);
+        let threads = tile_contraction::threads(gpu, &nest);
+        return match split_reduction::split_contraction(gpu, &nest, threads) {
+            Some(stages) => stages.iter().flat_map(|nest| map_stage(gpu, nest)).collect(),
+            None => tile_contraction::distribute(gpu, &nest).unwrap_or_else(|| vec![stmt]),
+        };
     }
     if let Some(stages) = split_reduction::split(gpu, &nest) {
         return stages.iter().flat_map(|nest| map_nest(gpu, nest)).collect();
     }
     map_nest(gpu, &nest)
+}
+
+/// Maps a pass of a contraction.
+fn map_stage(gpu: &mut Gpu, nest: &Nest) -> Block {
+    let tiled =
+        if accumulation::is_contraction(nest, gpu) { tile_contraction::distribute(gpu, nest) } else { None };
+    tiled.unwrap_or_else(|| map_nest(gpu, nest))
 }
 
 fn map_nest(gpu: &mut Gpu, nest: &Nest) -> Block {

@@ -21,6 +21,14 @@ pub(crate) const FULL_GPU_WORKGROUPS: i64 = 64;
 const CHUNK: i64 = 4096;
 /// Rows of a chunk if threads use vectorized accesses along the columns.
 const ROWS: i64 = 32;
+/// Terms of a sum that take as long as another launch.
+const LAUNCH: i64 = 128;
+/// Partial results that a GPU stores and reads again in the time of a term.
+const RESULTS: i64 = 1 << 13;
+/// The fewest terms of a partial result.
+const TERMS: i64 = 128;
+/// Threads among which contractions are split: two workgroups of 256 for each SM of a large GPU.
+const ENOUGH_THREADS: i64 = 4 * FULL_GPU_THREADS;
 /// The most chunks. The second pass reduces this many partial results in one step.
 const CHUNKS: i64 = 256;
 
@@ -39,12 +47,60 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
         Some(_) => CHUNK / COLUMNS,
     };
     let chunks = (len / each).min(CHUNKS).min(CHUNKS * FULL_GPU_WORKGROUPS / groups);
-    let k = reduction.chain.ks.iter().find(|k| k.hi.limit >= chunks)?.clone();
-    if groups >= FULL_GPU_WORKGROUPS || chunks < 2 {
+    if groups >= FULL_GPU_WORKGROUPS {
         return None;
     }
-    let mut split = Split { gpu, reduction: &reduction, outputs: &outputs, beside };
+    stages(gpu, &reduction, &outputs, chunks, beside)
+}
+
+/// Splits a contraction into the two passes, if the `threads` that would compute its outputs leave much of a
+/// GPU idle and its sums are long. The first pass is a contraction too.
+///
+/// Threads that have an SM for themselves wait for every block of terms, so that a sum takes about 25 ns for
+/// each of its terms, whatever a thread does with it. That is the measure of what the split saves and costs.
+pub(crate) fn split_contraction(gpu: &mut Gpu, nest: &Nest, threads: i64) -> Option<Vec<Nest>> {
+    let (outputs, _) = gpu.independent(nest);
+    let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast)?;
+    let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
+    let len = reduction.chain.len();
+    let chunks = (ENOUGH_THREADS / threads.max(1)).min(len / TERMS).min(CHUNKS);
+    let saved = len - len / chunks.max(1);
+    if saved <= LAUNCH + count.saturating_mul(chunks) / RESULTS {
+        return None;
+    }
+    stages(gpu, &reduction, &outputs, chunks, true)
+}
+
+fn stages(
+    gpu: &mut Gpu,
+    reduction: &Reduction,
+    outputs: &[Loop],
+    chunks: i64,
+    beside: bool,
+) -> Option<Vec<Nest>> {
+    let (whole, k, chunks) = cut(&reduction.chain.ks, chunks)?;
+    let mut split = Split { gpu, reduction, outputs, whole, beside };
     Some(split.stages(&k, k.extent()?, chunks))
+}
+
+/// The loops whose iterations are chunks each, the loop inside of them that is cut, and its number of chunks;
+/// for at least two chunks in all.
+fn cut(ks: &[Loop], chunks: i64) -> Option<(Vec<Loop>, Loop, i64)> {
+    let (mut whole, mut left) = (Vec::new(), chunks);
+    for k in ks {
+        let extent = k.extent()?;
+        if left < 2 {
+            break;
+        }
+        if extent >= left || 2 * extent > left {
+            return Some((whole, k.clone(), left.min(extent)));
+        }
+        whole.push(k.clone());
+        left /= extent;
+    }
+    let last = whole.pop()?;
+    let extent = last.extent()?;
+    (chunks >= 2).then_some((whole, last, extent))
 }
 
 /// Whether there are enough partial results to fill a GPU with vectorized accesses along the columns.
@@ -71,6 +127,8 @@ struct Split<'a> {
     gpu: &'a mut Gpu,
     reduction: &'a Reduction,
     outputs: &'a [Loop],
+    /// The loops around the one that is cut: each of their iterations has its own chunks.
+    whole: Vec<Loop>,
     /// Whether outputs, rather than chunks, are contiguous in the array of partial results.
     beside: bool,
 }
@@ -78,14 +136,16 @@ struct Split<'a> {
 impl Split<'_> {
     fn stages(&mut self, k: &Loop, extent: i64, chunks: i64) -> Vec<Nest> {
         let len = chunk_length(extent, chunks);
-        let (whole, rest) = (extent / len, extent % len);
-        let part = self.part(whole + i64::from(rest > 0));
-        let mut nests = vec![self.first(k, part, Chunks { number: 0, start: 0, len, count: whole })];
+        let (even, rest) = (extent / len, extent % len);
+        let all = even + i64::from(rest > 0);
+        let outer: i64 = self.whole.iter().map(|l| l.hi.limit).product();
+        let part = self.part(outer * all);
+        let mut nests = vec![self.first(k, part, all, Chunks { number: 0, start: 0, len, count: even })];
         if rest > 0 {
-            let last = Chunks { number: whole, start: whole * len, len: rest, count: 1 };
-            nests.push(self.first(k, part, last));
+            let last = Chunks { number: even, start: even * len, len: rest, count: 1 };
+            nests.push(self.first(k, part, all, last));
         }
-        nests.push(self.second(part, whole + i64::from(rest > 0)));
+        nests.push(self.second(part, outer * all));
         nests.into_iter().flatten().collect()
     }
 
@@ -103,8 +163,8 @@ impl Split<'_> {
         index
     }
 
-    /// The first pass for some chunks of the loop over `k`.
-    fn first(&mut self, k: &Loop, part: NodeRef, chunks: Chunks) -> Option<Nest> {
+    /// The first pass for some of the `all` chunks of the loop over `k`.
+    fn first(&mut self, k: &Loop, part: NodeRef, all: i64, chunks: Chunks) -> Option<Nest> {
         let chain = &self.reduction.chain;
         let chunk = self.gpu.loop_of(chunks.count);
         let (acc, declare) = self.gpu.names.declare(chain.dtype, smallvec![], Space::Register);
@@ -112,14 +172,20 @@ impl Split<'_> {
         body.push(declare);
         body.extend(nonzero_neutral(chain.op, chain.dtype).map(|start| Stmt::set_scalar(acc, start)));
         let in_chunk = |l: &Loop| if l == k { Loop { hi: chunks.len.into(), ..*k } } else { l.clone() };
-        let ks: Vec<Loop> = chain.ks.iter().map(in_chunk).collect();
+        let ks: Vec<Loop> = chain.ks.iter().filter(|l| !self.whole.contains(l)).map(in_chunk).collect();
         let mut step = vec![chain.step_into(acc, &Indices::new())];
         let start = Affine::term(chunk.var, chunks.len).plus_constant(chunks.start);
         walk::substitute(&mut step, k.var, &start.plus(&Affine::var(k.var)));
         body.extend(nest::wrap(&ks, step));
-        let index = self.place(Affine::var(chunk.var).plus_constant(chunks.number));
+        let outer = self
+            .whole
+            .iter()
+            .fold(Affine::constant(0), |number, l| number.times(l.hi.limit).plus(&Affine::var(l.var)));
+        let number = outer.times(all).plus(&Affine::var(chunk.var)).plus_constant(chunks.number);
+        let index = self.place(number);
         body.push(Stmt::Set { node: part, index, value: Expr::local(acc) });
-        let loops: Vec<Loop> = self.outputs.iter().cloned().chain([chunk]).collect();
+        let around = self.outputs.iter().chain(&self.whole).cloned();
+        let loops: Vec<Loop> = around.chain([chunk]).collect();
         self.gpu.renamed(&loops, body)
     }
 

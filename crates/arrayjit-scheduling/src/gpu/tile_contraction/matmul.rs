@@ -41,6 +41,11 @@ impl TiledMatmul {
         Some(TiledMatmul { reduction, a, b, fused, a_first, rows, columns, batch })
     }
 
+    /// The number of products: one for each combination of the loops beside rows and columns.
+    pub(crate) fn batches(&self) -> i64 {
+        self.batch.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul)
+    }
+
     /// Splits the loops over `k` into those outside of a staged block of at most `most` iterations and those
     /// inside. The first of the inner loops may be split further.
     pub(crate) fn depths(&self, most: i64) -> (&[Loop], &[Loop]) {

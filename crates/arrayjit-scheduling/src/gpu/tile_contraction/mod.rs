@@ -28,7 +28,7 @@ use self::tile_size::MatmulTile;
 use self::tiler::MatmulTiler;
 use super::context::Gpu;
 use super::thread_per_output;
-use crate::analysis::nest::Nest;
+use crate::analysis::nest::{Loop, Nest};
 
 /// Maps a contraction to kernels.
 pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
@@ -38,6 +38,16 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
         kernels.extend(distribute(gpu, &nest)?);
     }
     Some(kernels)
+}
+
+/// The threads that compute the outputs of a contraction.
+pub(crate) fn threads(gpu: &Gpu, nest: &Nest) -> i64 {
+    let tiled = TiledMatmul::of(gpu, nest).and_then(|product| {
+        let tile = MatmulTile::of(&product, gpu)?;
+        Some(product.batches() * tile.m.tiles() * tile.n.tiles() * tile.threads())
+    });
+    let outputs = gpu.independent(nest).0;
+    tiled.unwrap_or_else(|| outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul))
 }
 
 /// The kernel of the whole tiles, and the nests of the remaining rows and columns.

@@ -107,7 +107,7 @@ impl MatmulTile {
         if rows.hi.limit < WORTH_TILING || columns.hi.limit < WORTH_TILING {
             return None;
         }
-        let batch = product.batch.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
+        let batch = product.batches();
         let mut smallest = None;
         for size in &SIZES {
             let (m, n) = (TileAxis::of(rows, size), TileAxis::of(columns, size));
