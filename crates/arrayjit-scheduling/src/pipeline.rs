@@ -39,6 +39,7 @@ use crate::cpu::transpose_operands::transpose_operands;
 use crate::cpu::unroll_short_rows::unroll_short_rows;
 use crate::cpu::vectorize::vectorize;
 use crate::error::ScheduleError;
+use crate::gpu::constant_ends::constant_ends;
 use crate::gpu::fuse_kernels::fuse_kernels;
 use crate::gpu::map_threads::map_threads;
 use crate::gpu::promote_registers::promote_registers;
@@ -88,6 +89,7 @@ pub const PASS_NAMES: &[&str] = &[
     "sink_scalars",
     "fuse_kernels",
     "promote_registers",
+    "constant_ends",
     "map_threads",
     "legalize",
 ];
@@ -223,6 +225,8 @@ fn gpu_pipeline(
     pass!(runner, fuse_kernels, workgroups);
     // A node that one iteration writes and reads is a register of that iteration.
     pass!(runner, promote_registers);
+    // Loops that end where only a run knows have as many iterations as there are at most.
+    pass!(runner, constant_ends, workgroups, &mut uses);
     // Every iteration belongs to a thread of a workgroup, and the order written determines every bit.
     pass!(runner, map_threads, workgroups, caps.contractions);
     // Every operation and type is one that the target has.

@@ -8,8 +8,8 @@
 //! * the only kernel that accesses a node writes every element if the routine does.
 //!
 //! This is sound because passes keep the result of a routine for all initial contents of memory, or record
-//! the nodes of which they do not ([`RoutineUses::writes_part`]). If neither analysis gives an answer, the
-//! kernel is assumed to read and to keep such values.
+//! the nodes of which they do not ([`RoutineUses::writes_part`], [`RoutineUses::keeps_part`]). If neither
+//! analysis gives an answer, the kernel is assumed to read and to keep such values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,8 @@ pub(crate) struct RoutineUses {
     fresh: BTreeSet<NodeRef>,
     /// The routine writes every element of these nodes.
     covered: BTreeSet<NodeRef>,
+    /// Kernels store values of these nodes that were there before.
+    kept: BTreeSet<NodeRef>,
 }
 
 impl RoutineUses {
@@ -36,6 +38,7 @@ impl RoutineUses {
         RoutineUses {
             fresh: nodes().filter(|&node| !facts[node].read_before_write).collect(),
             covered: nodes().filter(|&node| facts[node].covered && facts[node].is_written()).collect(),
+            kept: BTreeSet::new(),
         }
     }
 
@@ -48,6 +51,11 @@ impl RoutineUses {
     /// their previous values.
     pub(crate) fn writes_part(&mut self, node: NodeRef) {
         self.covered.remove(&node);
+    }
+
+    /// Records that a pass stores the previous values of elements again, instead of leaving them.
+    pub(crate) fn keeps_part(&mut self, node: NodeRef) {
+        self.kept.insert(node);
     }
 
     /// The nodes whose previous values a run neither reads nor keeps.
@@ -96,7 +104,7 @@ pub(crate) fn access_of(
     let is_only = !is_in_scan && span == Some(&(group, group));
     let facts = &facts[own];
     let reads = facts.read_before_write && !(is_first && uses.fresh.contains(&node));
-    let keeps = is_in_scan && facts.read_before_write;
+    let keeps = is_in_scan && facts.read_before_write || uses.kept.contains(&node);
     let covers = facts.covered && !keeps || is_only && uses.covered.contains(&node);
     match (facts.is_written(), reads, covers) {
         (false, ..) => Access::Read,

@@ -3,7 +3,7 @@
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, TernaryOp, Types, walk,
 };
-use tnode::DType;
+use tnode::{DType, Scalar};
 
 use crate::analysis::nest::{Loop, Nest};
 use crate::analysis::reduction::multiply_add;
@@ -78,6 +78,26 @@ impl ScalarAccumulation {
             other => other,
         });
         Stmt::SetLocal { local: acc, index: index.clone(), value }
+    }
+
+    /// The store of one iteration with `mask` of each element and its neutral value in the element's place.
+    /// Both factors of a product are masked, so that it stays one.
+    pub(crate) fn masked(&self, mask: impl Fn(Expr, Expr) -> Expr) -> Option<Expr> {
+        let start = Expr::Const(neutral(self.op, self.dtype)?);
+        let zero = Expr::Const(Scalar::zero(self.dtype));
+        if let Some((a, b, c, fused)) =
+            multiply_add(&self.step).filter(|(.., c, _)| **c == Expr::local(self.acc))
+        {
+            let (a, b) = (mask(a.clone(), zero), mask(b.clone(), start));
+            return Some(match fused {
+                true => Expr::fma(a, b, c.clone()),
+                false => Expr::binary(BinaryOp::Add, c.clone(), Expr::binary(BinaryOp::Mul, a, b)),
+            });
+        }
+        let Expr::Binary { op, a, b } = &self.step else { return None };
+        let masked =
+            |e: &Expr| if *e == Expr::local(self.acc) { e.clone() } else { mask(e.clone(), start.clone()) };
+        Some(Expr::binary(*op, masked(a), masked(b)))
     }
 
     /// Combines a partial result with the accumulator.

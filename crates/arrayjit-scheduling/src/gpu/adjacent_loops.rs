@@ -5,7 +5,7 @@
 //! on iteration `i` of the first alone. The second body finds the data of the first in the cache, and one
 //! barrier replaces two. No bit changes.
 
-use lowered_ir::ir::{Affine, Block, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Bound, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
 
 use crate::analysis::access;
 use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
@@ -39,11 +39,11 @@ fn fused_with_last(
     wanted: Wanted<'_>,
 ) -> Option<Stmt> {
     let at = out.iter().rposition(|stmt| !matches!(stmt, Stmt::Comment(_)))?;
-    let (var, extent, first) = serial(&out[at])?;
-    let (second_var, second_extent, second) = serial(stmt)?;
+    let (var, end, first) = serial(&out[at])?;
+    let (second_var, second_end, second) = serial(stmt)?;
     let is_long = first.len() + second.len() > FUSED_STATEMENTS
         || fusion_cost(first) + fusion_cost(second) > FUSED_COST;
-    if extent != second_extent || is_long || access::nodes(first).is_disjoint(&access::nodes(second)) {
+    if end != second_end || is_long || access::nodes(first).is_disjoint(&access::nodes(second)) {
         return None;
     }
     let mut second = second.clone();
@@ -52,7 +52,8 @@ fn fused_with_last(
     if !dependence::independent(var, &body, ranges) {
         return None;
     }
-    let fused = Stmt::serial(var, extent, fuse_block(body, ranges, &|_, _, _| true));
+    let body = fuse_block(body, ranges, &|_, _, _| true);
+    let fused = Stmt::For { var, lo: 0, hi: end.clone(), kind: LoopKind::Serial, body };
     if !wanted(&out[at], stmt, &fused) {
         return None;
     }
@@ -60,10 +61,12 @@ fn fused_with_last(
     Some(fused)
 }
 
-/// The variable, extent and body of a serial loop that starts at 0 and has a constant bound.
-fn serial(stmt: &Stmt) -> Option<(LoopId, i64, &Block)> {
+/// The variable, end and body of a serial loop that starts at 0 and that no node ends.
+fn serial(stmt: &Stmt) -> Option<(LoopId, &Bound, &Block)> {
     match stmt {
-        Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body } => Some((*var, hi.constant()?, body)),
+        Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body } if hi.condition().is_none() => {
+            Some((*var, hi, body))
+        }
         _ => None,
     }
 }

@@ -5,6 +5,7 @@
 //! accesses of the body are aligned and contiguous, a thread takes four iterations with loads and stores of
 //! 16 bytes, or eight if all elements have 2 bytes. Serial loops in the body then run once for all of them.
 
+use codegen_core::dependence;
 use lowered_ir::ir::{Block, LoopKind, Stmt};
 use tnode::DType;
 
@@ -24,6 +25,7 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     let lane = threads.iter().cloned().max_by_key(|l| nest::lane_score(&nest.body, l.var, &gpu.names))?;
     threads.retain(|l| *l != lane);
     if rest.is_empty()
+        && !dependence::bounds_loops(lane.var, &nest.body)
         && let Some((runs, body)) = in_runs(gpu, nest, &threads, &lane)
     {
         threads.push(runs);

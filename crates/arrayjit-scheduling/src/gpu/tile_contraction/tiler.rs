@@ -7,6 +7,7 @@ use super::matmul::TiledMatmul;
 use super::thread_tile::{OutputRun, ThreadTile};
 use super::tile_size::MatmulTile;
 use crate::analysis::nest::{self, Loop, Nest};
+use crate::gpu::constant_ends::guard_of;
 use crate::gpu::context::{Gpu, parallel};
 
 /// The shared arrays of one block.
@@ -35,13 +36,19 @@ impl<'a> MatmulTiler<'a> {
         let (m, n) = (self.tile.m, self.tile.n);
         let (row, column) = (self.gpu.loop_of(m.tiles()), self.gpu.loop_of(n.tiles()));
         let (arrays, parts) = self.parts(sums);
-        let mut body = vec![declare];
-        body.extend(arrays);
+        let mut work = Block::new();
         if !self.product.starts_from_zero() {
-            body.extend(self.start(sums));
+            work.extend(self.start(sums));
         }
-        body.extend(parts);
-        body.extend(self.finish(sums));
+        work.extend(parts);
+        work.extend(self.finish(sums));
+        // A tile whose first row or column is beyond the end has nothing to do.
+        if let Some(hi) = guard_of(&self.product.reduction.after) {
+            let guard = Loop { hi, ..self.gpu.once() };
+            work = nest::wrap(&[guard], work);
+        }
+        let body = std::iter::once(declare).chain(arrays).chain(work);
+        let mut body: Block = body.collect();
         for (side, tile) in [(m, &row), (n, &column)] {
             walk::substitute(&mut body, side.var, &Affine::term(tile.var, side.tile));
         }

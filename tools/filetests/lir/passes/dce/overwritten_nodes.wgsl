@@ -194,7 +194,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let i0_ = bitcast<i32>(id);
     slab_0_[(at_0_ + u32(i0_))] = bitcast<u32>(0f);
 }
-// routine kept, kernel 5, extent 1
+// routine kept, kernel 5, extent 4
 @group(0) @binding(0) 
 var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) 
@@ -202,7 +202,7 @@ var<storage, read_write> slab_0_: array<u32>;
 
 @compute @workgroup_size(64, 1, 1) 
 fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    var i0_next: i32;
+    var i1_next: i32;
 
     let _e3 = table[0u];
     let at_0_ = _e3.x;
@@ -213,20 +213,21 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         return;
     }
     let id = ((group * 64u) + thread);
-    if (id >= 1u) {
+    if (id >= 4u) {
         return;
     }
-    i0_next = 0i;
+    let i0_ = bitcast<i32>(id);
+    i1_next = 0i;
     loop {
-        let i0_ = i0_next;
-        if (i0_ < min(4i, symbol_n)) {
+        let i1_ = i1_next;
+        if (i1_ < min(1i, (symbol_n + (i0_ * -1i)))) {
         } else {
             break;
         }
         slab_0_[(at_0_ + u32(i0_))] = bitcast<u32>(1f);
         continuing {
-            let _e39 = i0_next;
-            i0_next = (_e39 + 1i);
+            let _e44 = i1_next;
+            i1_next = (_e44 + 1i);
         }
     }
 }

@@ -8,6 +8,7 @@ var<storage, read_write> slab_0_: array<u32>;
 fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     var i1_next: i32;
     var i2_next: i32;
+    var i3_next: i32;
 
     let _e3 = table[0u];
     let at_0_ = _e3.x;
@@ -38,16 +39,28 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     i2_next = 0i;
     loop {
         let i2_ = i2_next;
-        if (i2_ < min(3i, (i0_ + 1i))) {
+        if (i2_ < 3i) {
         } else {
             break;
         }
-        let _e51 = u32(((i0_ * 3i) + i2_));
-        let _e54 = slab_0_[(at_1_ + _e51)];
-        slab_0_[(at_0_ + _e51)] = _e54;
+        i3_next = 0i;
+        loop {
+            let i3_ = i3_next;
+            if (i3_ < min(1i, ((i0_ + (i2_ * -1i)) + 1i))) {
+            } else {
+                break;
+            }
+            let _e57 = u32(((i0_ * 3i) + i2_));
+            let _e60 = slab_0_[(at_1_ + _e57)];
+            slab_0_[(at_0_ + _e57)] = _e60;
+            continuing {
+                let _e64 = i3_next;
+                i3_next = (_e64 + 1i);
+            }
+        }
         continuing {
-            let _e58 = i2_next;
-            i2_next = (_e58 + 1i);
+            let _e66 = i2_next;
+            i2_next = (_e66 + 1i);
         }
     }
 }

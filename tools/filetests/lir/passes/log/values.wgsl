@@ -28,22 +28,23 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     i1_next = 0i;
     loop {
         let i1_ = i1_next;
-        if (i1_ < min(2i, symbol_n)) {
+        if (i1_ < 2i) {
         } else {
             break;
         }
-        let _e39 = (i0_ * 2i);
-        let _e45 = slab_0_[(at_0_ + u32((_e39 + i1_)))];
-        let _e51 = slab_0_[(at_0_ + u32((symbol_n + _e39)))];
-        let _e55 = l0_;
-        l0_ = fma(bitcast<f32>(_e45), (bitcast<f32>(_e51) + -1f), _e55);
+        let _e41 = (0i < (symbol_n + (i1_ * -1i)));
+        let _e42 = (i0_ * 2i);
+        let _e48 = slab_0_[(at_0_ + u32((_e42 + i1_)))];
+        let _e55 = slab_0_[(at_0_ + u32((symbol_n + _e42)))];
+        let _e60 = l0_;
+        l0_ = fma(select(0f, bitcast<f32>(_e48), _e41), select(0f, (bitcast<f32>(_e55) + -1f), _e41), _e60);
         continuing {
-            let _e57 = i1_next;
-            i1_next = (_e57 + 1i);
+            let _e62 = i1_next;
+            i1_next = (_e62 + 1i);
         }
     }
-    let _e60 = l0_;
-    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(_e60);
+    let _e65 = l0_;
+    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(_e65);
 }
 
 // routine guards is rejected: routine `guards`: webgpu does not support `index` on i64: it takes arithmetic in i64
