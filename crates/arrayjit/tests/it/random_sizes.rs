@@ -5,8 +5,13 @@
 //! The variable `EFFORT` says how many programs (`random_programs::effort`).
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::{prelude::*, settings::NumericClass};
+use std::sync::Arc;
+
+use arrayjit::{BackendParts, Device, prelude::*, settings::NumericClass};
+use codegen_core::{Caps, Interpreted, Transcendental, Workgroups};
 use random_programs::{SplitMix64, effort};
+
+use scheduler_multicore::{Cpu, CpuConfig};
 
 use crate::run_sizes::{open, random};
 
@@ -383,6 +388,53 @@ fn random_programs_have_the_values_of_their_own_routines() {
     for seed in effort::seeds(40) {
         let (name, backend) = &backends[seed as usize % 3];
         check(seed, name, backend);
+    }
+}
+
+/// Runs the schedules for a GPU on the interpreter.
+fn scheduled_for_a_gpu(numerics: NumericClass) -> Backend {
+    let arithmetic = DType::ALL.into_iter().collect();
+    let caps = Caps::gpu("a GPU", Workgroups::new(256, 48 << 10));
+    let caps = Caps { arithmetic, transcendental: Transcendental::Native, ..caps };
+    let device = Device::new(Arc::new(Cpu::inline(CpuConfig::default())), 0);
+    let parts = BackendParts::new(Arc::new(Interpreted::of_target(caps)), device);
+    let mut settings = Settings::default();
+    settings.numerics = numerics;
+    Backend::from_parts("interpreted GPU", parts, &settings).unwrap()
+}
+
+/// Schedules for GPUs give loops the ends that they have at most. Class strict keeps all bits; class fast
+/// reduces in another order, with errors in proportion to the greatest value, since programs subtract what is
+/// nearly equal.
+#[test]
+fn random_programs_have_these_values_on_schedules_for_a_gpu() {
+    let definition = open("interpreter", 1, NumericClass::Strict);
+    let strict = (scheduled_for_a_gpu(NumericClass::Strict), 0.0);
+    let targets = [strict, (scheduled_for_a_gpu(NumericClass::Fast), 1e-4)];
+    for seed in effort::seeds(12) {
+        let program = RandomText::of(seed);
+        let bounds = if program.has_scan { (10, 8) } else { [(24, 16), (40, 70)][seed as usize % 2] };
+        let mut draw = SplitMix64::new(!seed);
+        let mut size = |bound: usize| 1 + (draw.word() % bound as u64) as usize;
+        for sizes in [(size(bounds.0), size(bounds.1)), bounds] {
+            let constants = program.over_constants(sizes);
+            let expected = results(&definition, &program, &constants, &[sizes]).concat();
+            let greatest = expected.concat().into_iter().map(f64::abs).fold(1.0, f64::max);
+            for (backend, tolerance) in &targets {
+                let found = results(backend, &program, &program.over_sizes(bounds), &[sizes]).concat();
+                let is_near = |(a, b): (&f64, &f64)| {
+                    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * greatest
+                };
+                for ((node, expected), found) in program.kept().iter().zip(&expected).zip(&found) {
+                    assert!(
+                        expected.len() == found.len() && expected.iter().zip(found).all(is_near),
+                        "seed {seed}, tolerance {tolerance}: {node} for {sizes:?} is\n{found:?}, expected\n\
+                         {expected:?}\n{}",
+                        program.over_sizes(bounds)
+                    );
+                }
+            }
+        }
     }
 }
 
