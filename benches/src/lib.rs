@@ -28,6 +28,8 @@ mod check; // results against other results
 mod contest;
 mod data_parallel;
 mod device;
+#[cfg(test)]
+mod gpu_threads;
 mod growth;
 mod idle;
 mod kernels;
