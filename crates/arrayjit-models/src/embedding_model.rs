@@ -16,6 +16,7 @@ use crate::{
     language_model::WeightStorage,
     loader::Loader,
     pooling::SentencePooling,
+    sentence_config::SentenceConfig,
     text_tokenizer::TextTokenizer,
     weight_folder,
 };
@@ -38,6 +39,8 @@ pub struct EmbeddingModel {
     pooling: SentencePooling,
     state: ModelState,
     tokenizer: TextTokenizer,
+    /// Stands in front of each text.
+    prompt: String,
     max_length: usize,
     size: usize,
     vocabulary: usize,
@@ -76,12 +79,15 @@ impl EmbeddingModel {
         let folder = folder.as_ref();
         let config_path = folder.join("config.json");
         let config = BertConfig::read(&Config::read(&config_path)?).in_file(&config_path)?;
-        let sentence_path = folder.join("sentence_bert_config.json");
-        let limit = Config::read_optional(&sentence_path)?.size("max_seq_length").in_file(&sentence_path)?;
-        let max_length = config.max_length().min(limit.unwrap_or(usize::MAX));
+        let SentenceConfig { max_length, lowercases, prompt } = SentenceConfig::read(folder)?;
+        let max_length = config.max_length().min(max_length.unwrap_or(usize::MAX));
+        let pooling = SentencePooling::read(folder, !prompt.is_empty())?;
         let tokenizer_path = folder.join("tokenizer.json");
-        let tokenizer =
-            || TextTokenizer::read(&tokenizer_path)?.truncated(max_length).in_file(&tokenizer_path);
+        let tokenizer = || {
+            let read = TextTokenizer::read(&tokenizer_path)?;
+            let tokenizer = if lowercases { read.lowercased() } else { Ok(read) };
+            tokenizer.and_then(|tokenizer| tokenizer.truncated(max_length)).in_file(&tokenizer_path)
+        };
         let weights = weight_folder::open_folder(folder)?;
         let bert = || {
             let loader = Loader::new(&weights, WeightStorage::F32, backend);
@@ -90,13 +96,13 @@ impl EmbeddingModel {
         };
         let (tokenizer, bert) = rayon::join(tokenizer, bert);
         let (tokenizer, (bert, state)) = (tokenizer?, bert?);
-        let pooling = SentencePooling::read(folder)?;
         let (size, vocabulary) = (config.size(), config.vocabulary());
         Ok(EmbeddingModel {
             bert,
             pooling,
             state,
             tokenizer,
+            prompt,
             max_length,
             size,
             vocabulary,
@@ -131,12 +137,13 @@ impl EmbeddingModel {
         Ok(vectors)
     }
 
-    /// Returns the tokens of a text as the model reads them: between marks, and cut to the greatest length.
+    /// Returns the tokens of a text as the model reads them: behind the folder's default prompt, between marks,
+    /// and cut to the greatest length.
     ///
     /// # Errors
     /// A text that the tokenizer does not take, or a tokenizer of another model.
     pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        let tokens = self.tokenizer.encode(text, true)?;
+        let tokens = self.tokenizer.encode(&(self.prompt.clone() + text), true)?;
         match tokens.iter().find(|&&token| token as usize >= self.vocabulary) {
             Some(&token) => Err(ModelError::Token { token, vocabulary: self.vocabulary }),
             None if tokens.is_empty() => Err(ModelError::EmptyPrompt),

@@ -13,7 +13,7 @@ pub struct Token {
     /// Its number in the vocabulary.
     pub id: u32,
     /// The text that is certain with it: empty in the middle of a letter, and while it may be the beginning
-    /// of a text that stops the generation.
+    /// of a text that stops the generation. A letter that the last token leaves incomplete is U+FFFD.
     pub text: String,
 }
 
@@ -72,13 +72,18 @@ impl Continuation {
         self.left -= 1;
         if model.is_end(id) {
             self.finish = Some(FinishReason::Stop);
+            self.held += &self.stream.finish(model.tokenizer())?;
             return Ok(Token { id, text: std::mem::take(&mut self.held) });
         }
         self.held += &self.stream.push(model.tokenizer(), id)?;
+        let is_last = self.left == 0 || self.text.len() >= model.context();
+        if is_last {
+            self.held += &self.stream.finish(model.tokenizer())?;
+        }
         if let Some(at) = self.stop.iter().filter_map(|stop| self.held.find(stop)).min() {
             self.finish = Some(FinishReason::Stop);
             self.held.truncate(at);
-        } else if self.left == 0 || self.text.len() >= model.context() {
+        } else if is_last {
             self.finish = Some(FinishReason::Length);
         }
         Ok(Token { id, text: self.certain() })

@@ -32,6 +32,7 @@ mod gguf; // files of llama.cpp
 mod language_model; // logits behind a text
 mod ranking; // tokens in the order of their logits
 mod sampling; // the choice of a token
+mod sentence_config; // how embedding models read texts
 mod speech_model; // transcription of speech
 mod speech_times; // times in texts
 mod speech_tokens; // tokens that are no part of texts

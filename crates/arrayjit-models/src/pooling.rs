@@ -35,8 +35,9 @@ struct SentenceModule {
 }
 
 impl SentencePooling {
-    /// Reads `modules.json` and the configuration that it names. Without it, vectors are averaged.
-    pub(crate) fn read(folder: &Path) -> Result<SentencePooling> {
+    /// Reads `modules.json` and the configuration that it names. Without it, vectors are averaged. With
+    /// `has_prompt`, texts follow a prompt, whose tokens count.
+    pub(crate) fn read(folder: &Path, has_prompt: bool) -> Result<SentencePooling> {
         let mut read = SentencePooling { pooling: Pooling::Mean, normalizes: false };
         let path = folder.join("modules.json");
         if !path.exists() {
@@ -46,16 +47,20 @@ impl SentencePooling {
             serde_json::from_slice(&fs::read(&path).in_file(&path)?).in_file(&path)?;
         for module in modules {
             match module.kind.rsplit('.').next().unwrap_or_default() {
-                "Transformer" => {}
+                "Transformer" if module.path.is_empty() => {}
                 "Normalize" => read.normalizes = true,
                 "Pooling" if !module.path.contains(['/', '\\', ':', '.']) => {
                     let path = folder.join(&module.path).join("config.json");
-                    read.pooling = Pooling::read(&Config::read(&path)?).in_file(&path)?;
+                    let config = Config::read(&path)?;
+                    read.pooling = Pooling::read(&config).in_file(&path)?;
+                    if has_prompt {
+                        config.only("include_prompt", true).in_file(&path)?;
+                    }
                 }
                 _ => {
                     let found = format!("`{}` at `{}`", module.kind, module.path);
                     let expected =
-                        "Transformer, Pooling or Normalize, in this folder or one within it".into();
+                        "Transformer in this folder, Pooling in one within it, or Normalize".into();
                     return Err(ModelError::Config { key: "type".into(), found, expected }.in_file(&path));
                 }
             }
@@ -94,6 +99,9 @@ impl Pooling {
         ];
         if let Some(pooling) = config.choice("pooling_mode", &modes.map(|(_, name, mode)| (name, mode)))? {
             return Ok(pooling);
+        }
+        for key in ["pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"] {
+            config.only(key, false)?;
         }
         let mut found = None;
         for (key, _, mode) in modes {

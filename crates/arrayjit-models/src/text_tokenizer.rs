@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use tokenizers::{Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy};
+use tokenizers::{
+    NormalizerWrapper, Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy,
+    normalizers::{Lowercase, Sequence},
+};
 
 use crate::error::{InFile, ModelError, Result};
 
@@ -33,6 +36,14 @@ impl TextTokenizer {
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(fail)?;
         Ok(TextTokenizer(tokenizer))
+    }
+
+    /// Makes letters lowercase before it normalizes them, but not those of added tokens.
+    pub(crate) fn lowercased(mut self) -> Result<TextTokenizer> {
+        let rest = self.0.get_normalizer().cloned();
+        let all: Vec<NormalizerWrapper> = [Lowercase.into()].into_iter().chain(rest).collect();
+        self.0.with_normalizer(Some(Sequence::new(all))).map_err(fail)?;
+        Ok(self)
     }
 
     /// Cuts texts to this many tokens, including the marks of the ends of a text.
@@ -86,11 +97,25 @@ impl TextStream {
         if text.ends_with('\u{fffd}') && self.tokens.len() - self.end < LETTER_TOKENS {
             return Ok(String::new());
         }
-        let new = text.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
         self.start = self.end;
         self.end = self.tokens.len();
-        Ok(new)
+        Ok(behind(&known, &text))
     }
+
+    /// The text of tokens in the middle of a letter, if no further ones come: U+FFFD, as for whole texts.
+    pub(crate) fn finish(&mut self, tokenizer: &TextTokenizer) -> Result<String> {
+        let known = tokenizer.decode(&self.tokens[self.start..self.end])?;
+        let text = tokenizer.decode(&self.tokens[self.start..])?;
+        self.end = self.tokens.len();
+        Ok(behind(&known, &text))
+    }
+}
+
+/// The rest of a text from the first letter on that differs from those that are known: a further token may
+/// turn U+FFFD into a letter, and letters into U+FFFD.
+fn behind(known: &str, text: &str) -> String {
+    let same = known.chars().zip(text.chars()).take_while(|(known, letter)| known == letter);
+    text.chars().skip(same.count()).collect()
 }
 
 /// The most tokens that a letter has: one for each of its bytes.

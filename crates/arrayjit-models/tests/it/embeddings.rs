@@ -61,6 +61,41 @@ fn vectors_are_those_of_transformers() {
 }
 
 #[test]
+fn texts_are_read_as_sentence_transformers_reads_them() {
+    let folder = folder(&fixture("bert"), Dtype::F32, &number_tokenizer());
+    let mut tokenizer = number_tokenizer();
+    for (word, id) in [("a", 10), ("A", 11), ("[B]", 12)] {
+        tokenizer["model"]["vocab"][word] = json!(id);
+    }
+    tokenizer["added_tokens"] = json!([{"id": 12, "content": "[B]", "single_word": false, "lstrip": false,
+        "rstrip": false, "normalized": false, "special": true}]);
+    write_json(folder.path(), "tokenizer.json", &tokenizer);
+    let tokens = || EmbeddingModel::load(folder.path()).map(|model| model.tokens("A a [B]").unwrap());
+    assert_eq!(tokens().unwrap(), [2, 11, 10, 12, 3]);
+    write_json(folder.path(), "sentence_roberta_config.json", &json!({"do_lower_case": true}));
+    assert_eq!(tokens().unwrap(), [2, 10, 10, 12, 3]);
+    let prompts = json!({"prompts": {"query": "7 8 "}, "default_prompt_name": "query"});
+    write_json(folder.path(), "config_sentence_transformers.json", &prompts);
+    assert_eq!(tokens().unwrap(), [2, 7, 8, 10, 10, 12, 3]);
+    // The first file counts.
+    write_json(folder.path(), "sentence_bert_config.json", &json!({"max_seq_length": 4}));
+    assert_eq!(tokens().unwrap(), [2, 7, 8, 3]);
+    let module = json!({"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"});
+    write_json(folder.path(), "modules.json", &json!([module]));
+    let pooling = folder.path().join("1_Pooling");
+    std::fs::create_dir(&pooling).unwrap();
+    for key in ["include_prompt", "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"] {
+        let value = key != "include_prompt";
+        write_json(&pooling, "config.json", &json!({"pooling_mode_mean_tokens": true, key: value}));
+        let error = tokens().unwrap_err().to_string();
+        assert!(error.contains(&format!("`{key}` of the configuration is {value}")), "{error}");
+    }
+    write_json(folder.path(), "config_sentence_transformers.json", &json!({"default_prompt_name": "query"}));
+    let error = tokens().unwrap_err().to_string();
+    assert!(error.contains("config_sentence_transformers.json: `default_prompt_name`"), "{error}");
+}
+
+#[test]
 fn long_texts_are_cut_and_many_texts_are_divided() {
     let fixture = fixture("bert");
     let folder = folder(&fixture, Dtype::F32, &number_tokenizer());

@@ -80,6 +80,23 @@ fn a_text_is_continued_until_a_stop_text_the_last_token_or_the_end_of_the_contex
     assert_eq!(stopped.concat(), whole.concat().split(&letters).next().unwrap());
 }
 
+/// `transformers` writes the same for the tokens.
+#[test]
+fn letters_that_an_end_leaves_incomplete_are_replaced() {
+    let fixture = fixture("gpt2");
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    let mut model = LanguageModel::load(folder.path()).unwrap();
+    let (prompt, greedy) = (tokens(&fixture["prompt"]), tokens(&fixture["greedy"]));
+    let bytes: Vec<u8> = greedy.iter().map(|&token| token as u8).collect();
+    assert!(bytes.iter().any(|&byte| byte >= 0xc2), "a letter of several bytes");
+    for max_tokens in [1, 16, 17, 18, 64] {
+        let options = GenerateOptions { max_tokens, ..GenerateOptions::default() };
+        let tokens = model.generate_from(prompt.clone(), &options).unwrap();
+        let text: String = tokens.map(|token| token.unwrap().text).collect();
+        assert_eq!(text, String::from_utf8_lossy(&bytes[..max_tokens]));
+    }
+}
+
 #[test]
 fn a_seed_decides_what_is_sampled() {
     let folder = folder(&fixture("llama"), Dtype::F32, &byte_tokenizer());
