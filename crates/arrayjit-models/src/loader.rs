@@ -1,6 +1,6 @@
 //! Parameters with the values of files.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use arrayjit_tensor::{
     Backend, BlockFormat, DType, HostArray, Init, Parameter, Params, QuantizedFormat,
@@ -28,6 +28,8 @@ pub(crate) struct Loader<'w> {
     has_loops: bool,
     repeated: Option<Repeated>,
     missing: Rc<RefCell<Vec<NamedShape>>>,
+    /// The tensors that were found.
+    used: Rc<RefCell<BTreeSet<String>>>,
 }
 
 /// A layer that occurs several times: its parameters have a first axis for the occurrences.
@@ -43,15 +45,17 @@ struct Repeated {
 impl<'w> Loader<'w> {
     pub(crate) fn new(weights: &'w Weights, storage: WeightStorage, backend: &Backend) -> Loader<'w> {
         let has_loops = backend.codegen().caps().workgroups.is_none();
-        Loader { params: Params::new(0), weights, storage, has_loops, repeated: None, missing: Rc::default() }
+        let (params, missing, used) = (Params::new(0), Rc::default(), Rc::default());
+        Loader { params, weights, storage, has_loops, repeated: None, missing, used }
     }
 
     /// All parameters that were made.
     ///
     /// # Errors
-    /// Tensors that were missing.
+    /// Tensors that were missing, and those of a GGUF file that were not used.
     pub(crate) fn finish(self) -> Result<Params> {
         self.check()?;
+        self.weights.check_used(&self.used.borrow())?;
         Ok(self.params)
     }
 
@@ -137,6 +141,7 @@ impl<'w> Loader<'w> {
                 }
             }
         }
+        self.used.borrow_mut().extend(names.iter().cloned());
         Ok(is_complete.then_some(names))
     }
 

@@ -18,6 +18,10 @@ use crate::{
 pub(crate) struct RotaryConfig {
     base: f64,
     scaling: Scaling,
+    /// A divisor of the angle of each pair of elements, as Llama 3 has them in files of llama.cpp.
+    divisors: Option<Vec<f64>>,
+    /// A factor of cosines and sines beside that of the scaling.
+    amplitude: f64,
 }
 
 /// The change of the angles that extends the context a model was trained with.
@@ -27,8 +31,6 @@ enum Scaling {
     Linear {
         factor: f64,
     },
-    /// A divisor for each pair of elements.
-    Divided(Vec<f64>),
     Llama3 {
         factor: f64,
         low: f64,
@@ -48,7 +50,7 @@ enum Scaling {
 
 impl RotaryConfig {
     pub(crate) fn new(base: f64) -> RotaryConfig {
-        RotaryConfig { base, scaling: Scaling::None }
+        RotaryConfig { base, scaling: Scaling::None, divisors: None, amplitude: 1.0 }
     }
 
     /// Reads `rope_parameters`, or `rope_theta` and `rope_scaling` in older configurations.
@@ -69,13 +71,6 @@ impl RotaryConfig {
         let scaling = match parameters.text(key)?.unwrap_or("default") {
             "default" => Scaling::None,
             "linear" => Scaling::Linear { factor: needed("factor")? },
-            // Files of llama.cpp have the divisors of Llama 3.
-            "divided" => Scaling::Divided(
-                parameters
-                    .get("divisors")
-                    .and_then(|list| list.as_array()?.iter().map(Value::as_f64).collect())
-                    .ok_or_else(|| parameters.misfit("divisors", "a list of numbers"))?,
-            ),
             "llama3" => Scaling::Llama3 {
                 factor: needed("factor")?,
                 low: needed("low_freq_factor")?,
@@ -101,19 +96,22 @@ impl RotaryConfig {
             }
             _ => return Err(parameters.misfit(key, "one of default, linear, llama3, yarn")),
         };
-        Ok(RotaryConfig { base, scaling })
+        let divisors = parameters.get("divisors").map(|list| {
+            let list = list.as_array().and_then(|list| list.iter().map(Value::as_f64).collect());
+            list.ok_or_else(|| parameters.misfit("divisors", "a list of numbers"))
+        });
+        let amplitude = parameters.number("amplitude")?.unwrap_or(1.0);
+        Ok(RotaryConfig { base, scaling, divisors: divisors.transpose()?, amplitude })
     }
 
     /// The angle between neighboring positions of each pair of a head with `size` elements, in radians, and
     /// the factor of cosines and sines.
     fn frequencies(&self, size: usize) -> (Vec<f64>, f64) {
         let exponent = |pair: usize| 2.0 * pair as f64 / size as f64;
-        let plain = (0..size / 2).map(|pair| self.base.powf(-exponent(pair)));
-        match &self.scaling {
+        let divisor = |pair: usize| self.divisors.as_ref().map_or(1.0, |divisors| divisors[pair]);
+        let plain = (0..size / 2).map(|pair| self.base.powf(-exponent(pair)) / divisor(pair));
+        let (frequencies, factor) = match &self.scaling {
             Scaling::None => (plain.collect(), 1.0),
-            Scaling::Divided(divisors) => {
-                (plain.zip(divisors).map(|(plain, divisor)| plain / divisor).collect(), 1.0)
-            }
             &Scaling::Linear { factor } => (plain.map(|frequency| frequency / factor).collect(), 1.0),
             &Scaling::Llama3 { factor, low, high, context } => {
                 let scaled = plain.map(|frequency| {
@@ -140,7 +138,8 @@ impl RotaryConfig {
                 });
                 (scaled.collect(), amplitude)
             }
-        }
+        };
+        (frequencies, factor * self.amplitude)
     }
 }
 
@@ -158,11 +157,11 @@ impl Rotary {
         positions: usize,
         size: usize,
     ) -> Result<Rotary> {
-        let (frequencies, factor) = config.frequencies(size);
-        if frequencies.len() != size / 2 {
-            let (key, found) = ("divisors".to_owned(), format!("{} numbers", frequencies.len()));
+        if let Some(divisors) = config.divisors.as_ref().filter(|divisors| divisors.len() != size / 2) {
+            let (key, found) = ("divisors".to_owned(), format!("{} numbers", divisors.len()));
             return Err(ModelError::Config { key, found, expected: format!("{} numbers", size / 2) });
         }
+        let (frequencies, factor) = config.frequencies(size);
         let table = |name: &str, function: fn(f64) -> f64| {
             let mut values = HostArray::zeros(arrayjit_tensor::DType::F32, [positions, frequencies.len()])?;
             let rows = values.as_mut_slice::<f32>()?.chunks_mut(frequencies.len()).enumerate();
@@ -207,6 +206,9 @@ mod tests {
             ("truncate", json!(false), 0.431_178_7, 1.138_629_436),
             ("mscale", json!(0.5), 0.456_902_3, 1.138_629_436),
             ("mscale_all_dim", json!(0.707), 0.456_902_3, 1.036_992_730),
+            // Of GGUF files: llama.cpp multiplies the amplitude, and divides the angles first.
+            ("amplitude", json!(0.5), 0.456_902_3, 0.569_314_718),
+            ("divisors", json!(vec![2.0; 8]), 0.228_451_15, 1.138_629_436),
         ] {
             let mut yarn = json!({
                 "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "mscale": 1.0,

@@ -1,7 +1,7 @@
 //! The tensors of the files of a model: where each is, and how it becomes an array.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{BufReader, Read},
     ops::Range,
@@ -49,6 +49,7 @@ impl WeightFile {
 
 /// A tensor in a file.
 struct StoredTensor {
+    name_in_file: String,
     file: Arc<WeightFile>,
     offset: u64,
     shape: Vec<usize>,
@@ -61,6 +62,8 @@ struct StoredTensor {
 #[derive(Default)]
 pub(crate) struct Weights {
     tensors: BTreeMap<String, StoredTensor>,
+    /// Whether a tensor that the model does not use is an error. Folders of the hub often have some.
+    is_exact: bool,
 }
 
 /// Encoded bytes that are read at once.
@@ -93,8 +96,9 @@ impl Weights {
         if self.tensors.contains_key(&name) {
             return Err(format_error(format!("`{name}`"), "there twice", "one tensor of each name"));
         }
-        self.tensors
-            .insert(name, StoredTensor { file: file.clone(), offset, shape, encoding, paired_heads: None });
+        let (name_in_file, file) = (name.clone(), file.clone());
+        let tensor = StoredTensor { name_in_file, file, offset, shape, encoding, paired_heads: None };
+        self.tensors.insert(name, tensor);
         Ok(())
     }
 
@@ -107,10 +111,19 @@ impl Weights {
         self.tensors.get(name).map(|tensor| tensor.shape.as_slice())
     }
 
-    /// Gives every tensor another name.
+    /// Gives every tensor another name. From now on a model must use all of them.
     pub(crate) fn renamed(self, rename: impl Fn(&str) -> String) -> Weights {
         let tensors = self.tensors.into_iter().map(|(name, tensor)| (rename(&name), tensor));
-        Weights { tensors: tensors.collect() }
+        Weights { tensors: tensors.collect(), is_exact: true }
+    }
+
+    /// Fails if a model must use all tensors, and uses these alone.
+    pub(crate) fn check_used(&self, used: &BTreeSet<String>) -> Result<()> {
+        let unused = self.tensors.iter().find(|(name, _)| self.is_exact && !used.contains(*name));
+        unused.map_or(Ok(()), |(_, tensor)| {
+            let what = format!("tensor `{}`", tensor.name_in_file);
+            Err(format_error(what, "in the file", "tensors that the model computes with"))
+        })
     }
 
     /// Reads the rows of some tensors in another order: the rows 0, 2, … of each head of `size` rows, then
@@ -126,11 +139,12 @@ impl Weights {
         self.tensors.get(name).map(|tensor| tensor.encoding)
     }
 
-    /// The values of a tensor in f32; none if the files do not have it.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<HostArray>> {
+    /// Takes a tensor out, and returns its values in f32; none if the files do not have it.
+    pub(crate) fn take(&mut self, name: &str) -> Result<Option<HostArray>> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
         let mut array = HostArray::zeros(DType::F32, tensor.shape.iter().copied())?;
         self.read_floats(&[name.to_owned()], &mut array)?;
+        self.tensors.remove(name);
         Ok(Some(array))
     }
 

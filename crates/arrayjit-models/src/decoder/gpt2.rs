@@ -35,6 +35,8 @@ pub(crate) struct Gpt2Config {
     scales_scores: bool,
     /// Whether weights are stored as `[outputs, inputs]`.
     is_transposed: bool,
+    /// Whether the embeddings of tokens are the matrix of the logits too.
+    is_tied: bool,
 }
 
 impl Gpt2Config {
@@ -48,7 +50,6 @@ impl Gpt2Config {
             return Err(config.misfit("n_head", format!("a divisor of {size}")));
         }
         config.only("scale_attn_by_inverse_layer_idx", false)?;
-        config.only("tie_word_embeddings", true)?;
         Ok(Gpt2Config {
             vocabulary: config.needed_size("vocab_size")?,
             size,
@@ -60,6 +61,7 @@ impl Gpt2Config {
             activation: Activation::read(config, "activation_function")?,
             scales_scores: config.flag("scale_attn_weights")?.unwrap_or(true),
             is_transposed: config.flag("is_transposed")?.unwrap_or(false),
+            is_tied: config.flag("tie_word_embeddings")?.unwrap_or(true),
         })
     }
 }
@@ -121,14 +123,21 @@ pub(crate) struct Gpt2 {
     wpe: Parameter,
     blocks: Layers<Block>,
     ln_f: LayerNorm,
+    head: Matrix,
 }
 
 impl Gpt2 {
     pub(crate) fn new(loader: &Loader<'_>, config: &Gpt2Config, cache: CacheSize) -> Result<Gpt2> {
         let body = loader.body("transformer");
         let kinds = vec![(); config.layers];
+        let wte = body.embedding("wte", config.vocabulary, config.size)?;
+        let head = match config.is_tied {
+            true => wte.clone(),
+            false => loader.embedding("lm_head", config.vocabulary, config.size)?,
+        };
         Ok(Gpt2 {
-            wte: body.embedding("wte", config.vocabulary, config.size)?,
+            wte,
+            head,
             wpe: body.rows("wpe", config.positions, config.size, cache.rows())?,
             blocks: Layers::new(&body.sub("h"), &kinds, |loader, ()| Block::new(loader, config, cache))?,
             ln_f: body.layer_norm("ln_f", config.size, config.eps)?,
@@ -140,6 +149,6 @@ impl Decoder for Gpt2 {
     fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor> {
         let x = places.add_positions(&self.wte.rows(tokens)?, &self.wpe)?;
         let x = self.blocks.forward(&x, |block, x, layer| block.forward(x, layer, places))?;
-        head(&self.ln_f.forward(&x)?, &self.wte, places)
+        head(&self.ln_f.forward(&x)?, &self.head, places)
     }
 }

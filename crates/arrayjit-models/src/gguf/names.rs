@@ -1,6 +1,6 @@
 //! Configuration and tensors of a GGUF file under the names of the hub's folders.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     config::Config,
@@ -70,22 +70,29 @@ pub(super) fn translated(metadata: &Config, mut weights: Weights) -> Result<(Con
     let Some(architecture) = ARCHITECTURES.iter().copied().find(|known| *known == found) else {
         return Err(ModelError::Architecture { found, known: ARCHITECTURES });
     };
-    let config = configuration(metadata, &weights, architecture)?;
-    if architecture == "llama" {
+    let config = configuration(metadata, &mut weights, architecture)?;
+    if architecture != "gpt2" {
         let size = match config.size("head_dim")? {
             Some(size) => size,
             None => config.needed_size("hidden_size")? / config.needed_size("num_attention_heads")?,
         };
-        weights.split_pairs(size, |name| name.contains(".attn_q.") || name.contains(".attn_k."));
+        let key = format!("{architecture}.rope.dimension_count");
+        if metadata.size(&key)?.is_some_and(|rotated| rotated != size) {
+            return Err(metadata.misfit(&key, format!("{size}, the size of a head")));
+        }
+        if architecture == "llama" {
+            weights.split_pairs(size, |name| name.contains(".attn_q.") || name.contains(".attn_k."));
+        }
     }
     Ok((config, weights.renamed(|name| tensor_name(name, architecture))))
 }
 
-fn configuration(metadata: &Config, weights: &Weights, architecture: &str) -> Result<Config> {
+fn configuration(metadata: &Config, weights: &mut Weights, architecture: &str) -> Result<Config> {
     let mut config = Config::default();
     let is_gpt2 = architecture == "gpt2";
     let keys: &[(&str, &str)] = if is_gpt2 { &GPT2_KEYS } else { &KEYS };
     let value = |key: &str| metadata.get(&format!("{architecture}.{key}")).cloned();
+    metadata.only(&format!("{architecture}.attention.causal"), true)?;
     for (key, of_file) in keys {
         config.0.extend(value(of_file).map(|value| ((*key).to_owned(), value)));
     }
@@ -99,6 +106,7 @@ fn configuration(metadata: &Config, weights: &Weights, architecture: &str) -> Re
     if let Some([rows, _]) = weights.shape("token_embd.weight") {
         set("vocab_size", json!(rows));
     }
+    set("tie_word_embeddings", json!(weights.shape("output.weight").is_none()));
     if is_gpt2 {
         set("activation_function", json!("gelu_new"));
         set("is_transposed", json!(true));
@@ -107,22 +115,28 @@ fn configuration(metadata: &Config, weights: &Weights, architecture: &str) -> Re
     let is_gemma = architecture.starts_with("gemma");
     set("hidden_act", json!(if is_gemma { "gelu_pytorch_tanh" } else { "silu" }));
     set("norm_offset_stored", json!(true));
-    set("tie_word_embeddings", json!(weights.shape("output.weight").is_none()));
-    set("attention_bias", json!(weights.shape("blk.0.attn_output.bias").is_some()));
-    if let Some(kind) = value("rope.scaling.type").filter(|kind| kind != "none") {
-        let scaling = [
-            ("rope_type", Some(kind)),
-            ("factor", value("rope.scaling.factor")),
-            ("original_max_position_embeddings", value("rope.scaling.original_context_length")),
-            ("attention_factor", value("rope.scaling.attn_factor")),
-        ];
-        let scaling = scaling.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        set("rope_scaling", Value::Object(scaling.collect()));
-    }
-    if let Some(divisors) = weights.read("rope_freqs.weight")? {
-        set("rope_scaling", json!({"rope_type": "divided", "divisors": divisors.values()}));
-    }
+    let has_bias = |part: &str| json!(weights.shape(&format!("blk.0.{part}.bias")).is_some());
+    set("attention_bias", has_bias("attn_output"));
+    set("mlp_bias", has_bias("ffn_up"));
+    set("rope_scaling", Value::Object(rope_scaling(&value, weights)?));
     Ok(config)
+}
+
+/// The change of the angles of rotary positions. As in llama.cpp, a factor without a type is linear.
+fn rope_scaling(value: &dyn Fn(&str) -> Option<Value>, weights: &mut Weights) -> Result<Map<String, Value>> {
+    let kind = value("rope.scaling.type").unwrap_or_else(|| json!("linear"));
+    let factor = value("rope.scaling.factor").or_else(|| value("rope.scale_linear"));
+    let entries = [
+        ("rope_type", Some(if kind == "none" || factor.is_none() { json!("default") } else { kind })),
+        ("factor", factor),
+        (
+            "original_max_position_embeddings",
+            value("rope.scaling.original_context_length").or_else(|| value("context_length")),
+        ),
+        ("amplitude", value("rope.scaling.attn_factor")),
+        ("divisors", weights.take("rope_freqs.weight")?.map(|divisors| json!(divisors.values()))),
+    ];
+    Ok(entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
 
 fn tensor_name(name: &str, architecture: &str) -> String {
@@ -131,7 +145,7 @@ fn tensor_name(name: &str, architecture: &str) -> String {
     let whole = match (stem, is_gpt2) {
         ("token_embd", false) => Some("model.embed_tokens"),
         ("output_norm", false) => Some("model.norm"),
-        ("output", false) => Some("lm_head"),
+        ("output", _) => Some("lm_head"),
         ("token_embd", true) => Some("transformer.wte"),
         ("position_embd", true) => Some("transformer.wpe"),
         ("output_norm", true) => Some("transformer.ln_f"),

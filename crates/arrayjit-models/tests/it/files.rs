@@ -157,7 +157,6 @@ fn configurations_that_do_not_fit_name_the_key() {
 #[test]
 fn options_that_change_results_are_computed_or_rejected() {
     for (name, key, value) in [
-        ("gpt2", "tie_word_embeddings", json!(false)),
         ("gpt2", "scale_attn_by_inverse_layer_idx", json!(true)),
         ("gemma3", "use_bidirectional_attention", json!(true)),
         ("bert", "is_decoder", json!(true)),
@@ -186,4 +185,13 @@ fn options_that_change_results_are_computed_or_rejected() {
         };
         assert_ne!(logits(), logits(), "{name}");
     }
+    let mut fixture = fixture("gpt2");
+    fixture["config"]["tie_word_embeddings"] = json!(false);
+    let size = &fixture["config"]["n_embd"];
+    fixture["tensors"]["lm_head.weight"] = json!([fixture["config"]["vocab_size"], size]);
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    let found = LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap();
+    fixture["config"]["tie_word_embeddings"] = json!(true);
+    write_json(folder.path(), "config.json", &fixture["config"]);
+    assert_ne!(found, LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap());
 }

@@ -274,6 +274,46 @@ fn files_that_lie_are_typed_errors() {
     assert!(known.contains(&"llama"));
 }
 
+/// The logits behind a text, of the fixture's file with more entries and tensors.
+fn logits_with(change: impl FnOnce(&mut Writer)) -> Result<Vec<f32>, ModelError> {
+    let mut file = Writer::default();
+    file.llama(256, 256);
+    change(&mut file);
+    for (name, shape, encoding) in MATRICES {
+        file.tensor(&format!("{name}.weight"), &shape, encoding.0, &blocks(name, shape, encoding));
+    }
+    for name in ["blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"] {
+        file.tensor(&format!("{name}.weight"), &[256], 0, &1f32.to_le_bytes().repeat(256));
+    }
+    let (_folder, path) = written(&file.finish());
+    LanguageModel::load(&path)?.logits(&[5, 80, 200, 7, 9])
+}
+
+#[test]
+fn what_changes_logits_is_computed_or_rejected() {
+    let logits = |change: fn(&mut Writer)| logits_with(change).unwrap();
+    let divided: fn(&mut Writer) = |file| {
+        file.tensor("rope_freqs.weight", &[32], 0, &4f32.to_le_bytes().repeat(32));
+    };
+    // A factor without a type is linear, as in llama.cpp, and divides all angles.
+    assert_eq!(logits(|file| file.float("llama.rope.scaling.factor", 4.0)), logits(divided));
+    let biased: fn(&mut Writer) = |file| {
+        for part in ["gate", "up", "down"] {
+            file.tensor(&format!("blk.0.ffn_{part}.bias"), &[256], 0, &1f32.to_le_bytes().repeat(256));
+        }
+    };
+    for change in [divided, biased, |file| file.float("llama.rope.scaling.attn_factor", 0.5)] {
+        assert_ne!(logits(change), logits(|_| ()));
+    }
+    let rejected = |name: &str, change: fn(&mut Writer)| {
+        let error = logits_with(change).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+    };
+    rejected("`blk.0.attn_q.bias`", |file| file.tensor("blk.0.attn_q.bias", &[256], 0, &[0; 1024]));
+    rejected("`llama.rope.dimension_count`", |file| file.number("llama.rope.dimension_count", 32));
+    rejected("`llama.attention.causal`", |file| file.entry("llama.attention.causal", 7).push(0));
+}
+
 #[test]
 fn vocabularies_of_sentence_piece_merge_by_score() {
     let mut file = Writer::default();
