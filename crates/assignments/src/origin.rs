@@ -1,4 +1,4 @@
-//! Source spans of steps, for messages about them.
+//! Where steps come from: their source spans, for messages about them, and scans whose steps they copy.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,10 @@ pub type ByteRange = Range<usize>;
 ///
 /// All origins are equal, so that equal steps compare equal even if they come from different texts.
 #[derive(Clone, Debug, Default)]
-pub struct Origin(Option<Arc<StatementSpans>>);
+pub struct Origin {
+    spans: Option<Arc<StatementSpans>>,
+    is_copied: bool,
+}
 
 /// The byte ranges of an operand and of each of its indices.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +36,7 @@ struct StatementSpans {
     operands: Vec<AccessSpan>,
 }
 
-static UNKNOWN: Origin = Origin(None);
+static UNKNOWN: Origin = Origin { spans: None, is_copied: false };
 
 impl Origin {
     /// The origin of a step that comes from no text.
@@ -48,12 +51,23 @@ impl Origin {
         target: AccessSpan,
         operands: Vec<AccessSpan>,
     ) -> Origin {
-        Origin(Some(Arc::new(StatementSpans { text: text.clone(), statement, target, operands })))
+        let spans = StatementSpans { text: text.clone(), statement, target, operands };
+        Origin { spans: Some(Arc::new(spans)), is_copied: false }
+    }
+
+    /// The origin of a step that is a scan's step for one value of its letter.
+    pub(crate) fn copied(self) -> Origin {
+        Origin { is_copied: true, ..self }
+    }
+
+    /// Whether the step is a copy of a scan's step. The one of the last value may have no effect.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.is_copied
     }
 
     /// The span of the statement, from its first target to its last constraint.
     pub fn statement(&self) -> Option<SourceSpan> {
-        self.0.as_deref().map(|places| places.statement.clone())
+        self.spans.as_deref().map(|places| places.statement.clone())
     }
 
     /// The span of the access to the node written; for the node of a subexpression, the span of the
@@ -83,7 +97,7 @@ impl Origin {
     }
 
     fn place(&self, of: impl FnOnce(&StatementSpans) -> Option<&Range<usize>>) -> Option<SourceSpan> {
-        let places = self.0.as_deref()?;
+        let places = self.spans.as_deref()?;
         let span = SourceSpan::new(places.text.clone(), of(places)?.clone());
         Some(match places.statement.outer() {
             Some((description, outer)) => span.within(description, outer.clone()),

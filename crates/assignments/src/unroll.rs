@@ -120,7 +120,7 @@ impl StepCopy {
                     FetchOp::Random(random) => FetchOp::Random(self.random(random)),
                     op => op,
                 };
-                ProgramStep::Fetch { node: self.node(node), op, origin }
+                ProgramStep::Fetch { node: self.node(node), op, origin: origin.copied() }
             }
             ProgramStep::Detach(node) => ProgramStep::Detach(self.node(node)),
             ProgramStep::Block { name, steps } => ProgramStep::Block { name, steps: self.steps(&steps) },
@@ -135,6 +135,7 @@ impl StepCopy {
         let by = Affine::constant(self.value);
         accum.projections.map_indices(|index| index.substitute(self.symbol, &by));
         accum.lhs = self.node(accum.lhs);
+        accum.origin = accum.origin.copied();
         for operand in accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed) {
             match operand {
                 Operand::Node(node) | Operand::Padded { node, .. } => *node = self.node(node.clone()),

@@ -2,8 +2,9 @@
 
 use arrayjit_tensor::{Backend, DType, Graph, HostArray, ModelState, Params, Tensor};
 
-/// A graph with two inputs and a function of both, which has loops, extremes and a scan.
-fn two_inputs() -> (Graph, [Tensor; 2], Tensor) {
+/// A graph with two inputs and a function of both, which has loops, extremes and a scan of 3 steps with
+/// checkpoints.
+fn two_inputs(every: usize) -> (Graph, [Tensor; 2], Tensor) {
     let graph = Graph::new();
     let x = graph.input("x", [3, 4], DType::F64).unwrap();
     let w = graph.input("w", [4], DType::F64).unwrap();
@@ -11,6 +12,7 @@ fn two_inputs() -> (Graph, [Tensor; 2], Tensor) {
     let start = graph.zeros(&[4], DType::F64).unwrap();
     let ([last], []) = graph
         .scan(3)
+        .checkpoint(every)
         .run([&start], |step, [sum]| {
             let row = step.slice(&x, 0)?;
             Ok(([(sum * 0.5)?.add(&row.mul(&w)?.sin()?)?], []))
@@ -28,8 +30,18 @@ fn values(seed: f64, dims: &[usize]) -> HostArray {
 /// Products with Jacobians and Hessians are those of differences along the direction.
 #[test]
 fn products_of_derivatives_are_differences() {
+    check_products(3);
+}
+
+/// A second derivative has copies of the steps between checkpoints, of which the last ones may have no effect.
+#[test]
+fn products_of_derivatives_go_through_checkpoints() {
+    check_products(1);
+}
+
+fn check_products(every: usize) {
     let state = ModelState::new(&Backend::open("inline").unwrap(), &Params::new(0)).unwrap();
-    let (graph, [x, w], y) = two_inputs();
+    let (graph, [x, w], y) = two_inputs(every);
     let [dx, dw] =
         [("dx", vec![3, 4]), ("dw", vec![4])].map(|(name, dims)| graph.input(name, dims, DType::F64));
     let (dx, dw) = (dx.unwrap(), dw.unwrap());

@@ -11,7 +11,7 @@
 //! earlier one are legal, since the earlier one may be an initial fill. So is a fill before a scan whose
 //! statements overwrite it: a scan of a size that a run gives needs one, and a size may be bound to 1. Values
 //! that remain at the end of a routine count as read, and so do values of a scan, which may be read in the
-//! next step.
+//! next step, and of the copies of its steps, of which the last one has no next step.
 //!
 //! The time is linear in the number of statements, since only the last [`MAX_PENDING`] pending statements of
 //! a node are compared. A node with one write has no lost values, so its elements are not compared at all.
@@ -70,7 +70,7 @@ pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
             walk.keep(step)?;
             continue;
         }
-        let in_scan = at < scan_end;
+        let in_scan = at < scan_end || step.origin().is_copied();
         if let Some(lost) = walk.write(at, step, in_scan)?
             && !(in_scan && is_fill(steps[lost.step]))
         {

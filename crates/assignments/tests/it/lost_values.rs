@@ -133,6 +133,17 @@ fn scans_overwrite_fills_alone() {
     assert!(matches!(error.kind(), LowerErrorKind::LostValues { .. }), "{error}");
 }
 
+/// The values of the last copy of a step have no next step that reads them.
+#[test]
+fn copies_of_the_steps_of_a_scan_may_have_no_effect() {
+    let (x, a, y) =
+        (node("x", DType::F32, &[3, 2, 4]), node("a", DType::F32, &[4]), node("y", DType::F32, &[4]));
+    let text = "y[i] := 0\nscan s in 0..3 { a[i] := 1\nscan t in 0..2 { y[i] += a[i]\na[i] := x[s, t, i] } }";
+    let mut program = parse(text, &[x, a, y]).unwrap_or_else(|e| panic!("{e}"));
+    program.unroll_scans(&|_, _| false).expect("no end");
+    lower(&program, &LowerOptions::default()).expect("legal");
+}
+
 /// Without a text, the statements are listed.
 #[test]
 fn built_assignments_are_checked_too() {
