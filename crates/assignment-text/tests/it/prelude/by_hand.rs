@@ -87,14 +87,15 @@ const ALL: &[ByHand] = &[
     ByHand(
         X,
         "y[i,j,k] := sinh(x[i,j,k])",
-        "p[i,j,k] := expm1(0.5 * x[i,j,k])
-         q[i,j,k] := expm1(-0.5 * x[i,j,k])
+        "p[i,j,k] := expm1(0.5 * where(x[i,j,k] < -80, -80, x[i,j,k]))
+         q[i,j,k] := expm1(-0.5 * where(x[i,j,k] < 80, x[i,j,k], 80))
          y[i,j,k] := 0.5 * (p[i,j,k] - q[i,j,k]) * (p[i,j,k] + q[i,j,k] + 2)",
     ),
     ByHand(
         X,
         "y[i,j,k] := cosh(x[i,j,k])",
-        "h[i,j,k] := expm1(0.5 * x[i,j,k]) - expm1(-0.5 * x[i,j,k])
+        "p[i,j,k] := expm1(0.5 * where(x[i,j,k] < -80, -80, x[i,j,k]))
+         h[i,j,k] := p[i,j,k] - expm1(-0.5 * where(x[i,j,k] < 80, x[i,j,k], 80))
          y[i,j,k] := 1 + 0.5 * h[i,j,k] * h[i,j,k]",
     ),
     ByHand(
