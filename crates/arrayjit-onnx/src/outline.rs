@@ -116,16 +116,22 @@ impl Scanner<'_> {
     }
 
     fn tensor(&mut self, end: u64, initializer: usize) -> io::Result<Vec<u8>> {
-        let mut tensor = Vec::new();
+        let (mut tensor, mut elements) = (Vec::new(), 0);
         self.fields(end, &mut tensor, &mut |scanner, field, content, _| {
-            if field != RAW_DATA_OF_TENSOR || content.end - content.start < LARGE {
+            if field != RAW_DATA_OF_TENSOR {
+                return Ok(false);
+            }
+            elements += 1;
+            // The last ones count.
+            if elements > 1 {
+                return Err(malformed());
+            }
+            if content.end - content.start < LARGE {
                 return Ok(false);
             }
             scanner.skip_to(content.end)?;
-            match scanner.elements.insert(initializer, content) {
-                None => Ok(true),
-                Some(_) => Err(malformed()),
-            }
+            scanner.elements.insert(initializer, content);
+            Ok(true)
         })?;
         Ok(tensor)
     }
@@ -174,6 +180,10 @@ impl Scanner<'_> {
             self.input.read_exact(&mut byte)?;
             self.at += 1;
             value |= u64::from(byte[0] & 0x7f) << shift;
+            // The tenth byte has the last bit of a number.
+            if shift == 63 && byte[0] > 1 {
+                return Err(malformed());
+            }
             if byte[0] < 0x80 {
                 return Ok(value);
             }

@@ -152,6 +152,23 @@ fn a_file_is_the_model_that_its_bytes_are() {
         results[0].is_ok()
     };
     assert!(compare(&bytes, true));
+    // Of two fields the last one counts: elements of the array, or none.
+    let elements: Vec<u8> = weights.iter().flat_map(|value| value.to_le_bytes()).collect();
+    for (first, last, is_valid) in [(&elements[..], &elements[..4], false), (&elements[..4], &elements, true)]
+    {
+        let mut tensor =
+            TensorProto { name: "d".into(), dims: vec![count as i64], data_type: 1, ..Default::default() };
+        tensor.raw_data = first.to_vec().into();
+        let again = TensorProto { raw_data: last.to_vec().into(), ..Default::default() };
+        let tensor = [tensor.encode_to_vec(), again.encode_to_vec()].concat();
+        let mut graph = Vec::new();
+        prost::encoding::bytes::encode(5, &tensor, &mut graph);
+        let rest = model(self::graph(&["x"], &["y"], vec![node("y = Add x d")]));
+        graph.extend(rest.graph.clone().unwrap().encode_to_vec());
+        let mut bytes = ModelProto { graph: None, ..rest }.encode_to_vec();
+        prost::encoding::bytes::encode(7, &graph, &mut bytes);
+        assert_eq!(compare(&bytes, true), is_valid);
+    }
     // Changes of everything but the elements of large arrays.
     let is_outside = |at: &usize| bytes[at.saturating_sub(8)..bytes.len().min(at + 8)] != [0x21; 16];
     let ends = [bytes.len() - 1, bytes.len() - 4 * count, bytes.len() / 2, count, 100, 1, 0];
