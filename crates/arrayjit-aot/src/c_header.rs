@@ -129,12 +129,14 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
         let _ = write!(text, "\n   `{}`: {}", parameter.name(), parameter.description(""));
     }
     text.push_str(
-        "\n   Returns 0; or -1 if an array is not aligned, -2 if there is no such level, and the position from 1 of a
-   value that is out of its range. Nothing has changed then. */\n",
+        "\n   Returns 0; or -1 if an array is not aligned or null, -2 if there is no such level, and the position from 1
+   of a value that is out of its range. Nothing has changed then. */\n",
     );
     let mut declared = vec!["int level".to_owned()];
     let (mut args, mut values) = (Vec::new(), Vec::new());
+    let mut needed = Vec::from_iter((routine.arena_bytes() > 0).then_some("!arena".to_owned()));
     if library.place == ConstantPlace::File {
+        needed.extend((!library.constants.bytes.is_empty()).then_some("!constants".to_owned()));
         declared.push("const void *constants".to_owned());
         args.push("(void *)constants".to_owned());
     }
@@ -145,6 +147,7 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
                 let constant = if array.is_written { "" } else { "const " };
                 declared.push(format!("{constant}{} *{name}", ElementTypes::of(array.dtype).c));
                 args.push(format!("(void *){name}"));
+                needed.push(format!("!{name}"));
             }
             FunctionParameter::Symbol { .. } => {
                 declared.push(format!("int64_t {name}"));
@@ -158,10 +161,12 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
     let _ = write!(
         text,
         "static inline int64_t {library_name}_{name}({}) {{
+    if ({}) return -1;
     void *const args[] = {{{}}};
     const int64_t values[] = {{{}}};
 ",
         declared.join(", "),
+        needed.join(" || "),
         or_null(args),
         or_null(values),
     );

@@ -348,6 +348,15 @@ impl Library {
     }
 }
 
+/// The name of a node by its label alone. Other names have the number of the node if the label is that of
+/// another node too or has no ASCII letter, and each level makes nodes with other numbers.
+fn label(node: &TensorNode) -> String {
+    match node.label().split_first() {
+        Some((first, value)) if first == "grad" => value.join("_") + ".grad",
+        _ => node.label().join("_"),
+    }
+}
+
 /// The end of the names of entries for a level: `_x86_64_v3`.
 fn level_suffix(level: ObjectLevel) -> String {
     format!("_{}", level.to_string().replace('-', "_"))
@@ -455,10 +464,12 @@ impl RoutineCompiler<'_> {
     fn places(self, program: &CompiledProgram, code: &Code) -> Result<NodePlaces, AotError> {
         let named = |position: usize| {
             let node = program.compiled.nodes().get(position)?;
-            let name = program.names.iter().position(|(named, _)| named == node)?;
-            Some((name, program.names[name].1.as_str()))
+            program.names.iter().position(|(named, _)| named == node)
         };
-        let all = signature::arrays(code, named);
+        let all = signature::arrays(code, |position| match named(position) {
+            Some(rank) => (rank, program.names[rank].1.clone()),
+            None => (usize::MAX, program.compiled.nodes().get(position).map(label).unwrap_or_default()),
+        });
         self.check_constants(program, &all)?;
         let mut places = vec![None; code.schedule().nodes().len()];
         let mut arrays = Vec::new();

@@ -102,12 +102,9 @@ pub(crate) fn shape(dtype: DType, dims: &[usize]) -> String {
     format!("{dtype}[{}]", dims.join(", "))
 }
 
-/// The arrays of memory that the calls of some code access: those that `named` gives a rank and a name first,
-/// then the others in the order of the nodes.
-pub(crate) fn arrays<'n>(
-    code: &Code,
-    named: impl Fn(usize) -> Option<(usize, &'n str)>,
-) -> Vec<ArrayParameter> {
+/// The arrays of memory that the calls of some code access, in the order of the ranks that `named` gives the
+/// nodes with their names, and those of one rank in the order of the nodes.
+pub(crate) fn arrays(code: &Code, named: impl Fn(usize) -> (usize, String)) -> Vec<ArrayParameter> {
     let schedule = code.schedule();
     let (mut used, mut written) = (BTreeSet::new(), BTreeSet::new());
     for call in schedule.calls() {
@@ -122,14 +119,14 @@ pub(crate) fn arrays<'n>(
         }
     }
     let mut used: Vec<usize> = used.into_iter().collect();
-    used.sort_by_key(|&position| named(position).map_or(usize::MAX, |(rank, _)| rank));
+    used.sort_by_key(|&position| named(position).0);
     let mut names = BTreeSet::new();
     let array = |position: usize| {
         let decl = &schedule.nodes()[position];
-        let node = named(position).map_or(&*decl.name, |(_, name)| name);
+        let (_, node) = named(position);
         ArrayParameter {
-            node: node.to_owned(),
-            name: unique(identifier(node), &mut names),
+            name: unique(identifier(&node), &mut names),
+            node,
             dtype: decl.dtype,
             dims: decl.dims.to_vec(),
             is_written: written.contains(&position),
@@ -145,12 +142,11 @@ pub(crate) fn symbol_names(symbols: &[Symbol], arrays: &[ArrayParameter]) -> Vec
     symbols.iter().map(|symbol| unique(identifier(&symbol.name), &mut names)).collect()
 }
 
-/// An identifier of Rust and C that resembles a name.
+/// An identifier of Rust, C and C++ that resembles a name.
 fn identifier(name: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let text: String = name.chars().map(legal).collect();
-    let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase());
-    match begins_well && RESERVED.split(' ').all(|word| word != text) {
+    match is_name(&text) && is_free(&text, RESERVED_IN_HEADERS) {
         true => text,
         false => format!("p_{text}"),
     }
@@ -167,6 +163,15 @@ const RESERVED: &str = "\
     uint16_t uint32_t uint64_t uint8_t union unix unsafe unsigned unsized use values virtual void volatile \
     weights where while yield";
 
+/// Words of C++ and macros of C headers. They name no parameter, but libraries and routines, of whose names C
+/// has longer ones.
+const RESERVED_IN_HEADERS: &str = "\
+    and and_eq bitand bitor catch char16_t char32_t char8_t class co_await co_return co_yield compl \
+    concept const_cast consteval constinit contract_assert decltype delete dynamic_cast errno explicit \
+    export far friend mutable namespace near noexcept not not_eq operator or or_eq private protected \
+    public reinterpret_cast requires static_cast template this throw typeid typename using wchar_t xor \
+    xor_eq";
+
 /// The name, with a number behind it if it is taken.
 fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
     let numbered = (2..).map(|number| format!("{name}_{number}"));
@@ -178,5 +183,12 @@ fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
 
 /// Whether a text names a library or routine in Rust and in C.
 pub(crate) fn is_name(text: &str) -> bool {
-    identifier(text) == text && text.chars().all(|c| !c.is_ascii_uppercase())
+    let is_legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_');
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(is_legal)
+        && is_free(text, RESERVED)
+}
+
+fn is_free(name: &str, reserved: &str) -> bool {
+    reserved.split(' ').all(|word| word != name)
 }

@@ -57,9 +57,10 @@ int64_t tone_filter_step_x86_64_v2(void *const *args, const int64_t *bindings, v
    `x`: f32[8, 3], read
    `y`: f32[8, 2], written
    `n`: 1 to 8
-   Returns 0; or -1 if an array is not aligned, -2 if there is no such level, and the position from 1 of a
-   value that is out of its range. Nothing has changed then. */
+   Returns 0; or -1 if an array is not aligned or null, -2 if there is no such level, and the position from 1
+   of a value that is out of its range. Nothing has changed then. */
 static inline int64_t tone_filter_step(int level, const void *constants, const float *x, float *y, int64_t n, void *arena, const struct tone_filter_threads *threads) {
+    if (!constants || !x || !y) return -1;
     void *const args[] = {(void *)constants, (void *)x, (void *)y};
     const int64_t values[] = {n};
     if (level == 0) return tone_filter_step_x86_64_v4(args, values, arena, threads);

@@ -33,6 +33,7 @@ static int check(void) {
     if (tone_step(level, x, y, 9, arena, 0) != 1) return 13;
     if (tone_step(level, x, y + 1, 8, arena, 0) != -1) return 14;
     if (tone_step(level, x, y, 8, arena + 1, 0) != -1) return 15;
+    if (tone_step(level, 0, y, 8, arena, 0) != -1) return 17;
     return tone_step(7, x, y, 8, arena, 0) == -2 ? 0 : 16;
 }
 "#;
@@ -105,13 +106,17 @@ fn c_programs_call_routines() {
     library.add_text("step", text, &[("w", &w)]).expect("a valid text");
     let rows = "input x f32[2048, 512]; y[i] :+= tanh(x[i,k]); keep y";
     library.add_text("rows", rows, &[]).expect("a valid text");
-    // Names that compilers know.
-    let words = "input asm f32[3], linux f32[3], int64_t i64[3], new u8[3]
-                 unix[i] := asm[i] + linux[i] + f32(int64_t[i]) + f32(new[i])
+    // Names that compilers know, of C++ too, and one whose letters they do not know.
+    let words = "input asm f32[3], linux f32[3], int64_t i64[3], new u8[3], class f32[3], é f32[3]
+                 unix[i] := asm[i] + linux[i] + f32(int64_t[i]) + f32(new[i]) + class[i] + é[i]
                  keep unix";
     library.add_text("words", words, &[]).expect("a valid text");
-    library.write(folder.path()).expect("a writable folder");
+    let header = library.write(folder.path()).expect("a writable folder").c_header;
     check(folder.path(), "with_library", THREADED, &["-pthread"]);
+    match Command::new("c++").args(["-fsyntax-only", "-x", "c++"]).arg(header).output() {
+        Ok(cpp) => assert!(cpp.status.success(), "{}", String::from_utf8_lossy(&cpp.stderr)),
+        Err(error) => eprintln!("the header is not compiled as C++: {error}"),
+    }
     let start = r#"
 __attribute__((force_align_arg_pointer, noreturn)) void _start(void) {
     __builtin_cpu_init();
