@@ -36,6 +36,10 @@ impl SentenceConfig {
         let options = Config::read_optional(&path)?;
         let max_length = options.size("max_seq_length").in_file(&path)?;
         let lowercases = options.flag("do_lower_case").in_file(&path)?.unwrap_or(false);
+        let path = folder.join("tokenizer_config.json");
+        // A tokenizer without a bound has 1e30.
+        let of_tokenizer = Config::read_optional(&path)?.number("model_max_length").in_file(&path)?;
+        let max_length = max_length.or(of_tokenizer.map(|length| length as usize));
         let path = folder.join("config_sentence_transformers.json");
         let prompt = default_prompt(&Config::read_optional(&path)?).in_file(&path)?;
         Ok(SentenceConfig { max_length, lowercases, prompt })
@@ -43,6 +47,9 @@ impl SentenceConfig {
 }
 
 fn default_prompt(config: &Config) -> Result<String> {
+    if config.get("truncate_dim").is_some() {
+        return Err(config.misfit("truncate_dim", "null: vectors are whole"));
+    }
     let Some(name) = config.text("default_prompt_name")? else { return Ok(String::new()) };
     let prompts = config.object("prompts")?;
     let prompt = prompts.text(name)?.map(str::to_owned);

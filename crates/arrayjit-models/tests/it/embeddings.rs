@@ -77,6 +77,8 @@ fn texts_are_read_as_sentence_transformers_reads_them() {
     let prompts = json!({"prompts": {"query": "7 8 "}, "default_prompt_name": "query"});
     write_json(folder.path(), "config_sentence_transformers.json", &prompts);
     assert_eq!(tokens().unwrap(), [2, 7, 8, 10, 10, 12, 3]);
+    write_json(folder.path(), "tokenizer_config.json", &json!({"model_max_length": 5}));
+    assert_eq!(tokens().unwrap(), [2, 7, 8, 10, 3]);
     // The first file counts.
     write_json(folder.path(), "sentence_bert_config.json", &json!({"max_seq_length": 4}));
     assert_eq!(tokens().unwrap(), [2, 7, 8, 3]);
@@ -90,9 +92,11 @@ fn texts_are_read_as_sentence_transformers_reads_them() {
         let error = tokens().unwrap_err().to_string();
         assert!(error.contains(&format!("`{key}` of the configuration is {value}")), "{error}");
     }
-    write_json(folder.path(), "config_sentence_transformers.json", &json!({"default_prompt_name": "query"}));
-    let error = tokens().unwrap_err().to_string();
-    assert!(error.contains("config_sentence_transformers.json: `default_prompt_name`"), "{error}");
+    for (key, value) in [("default_prompt_name", json!("query")), ("truncate_dim", json!(8))] {
+        write_json(folder.path(), "config_sentence_transformers.json", &json!({ key: value }));
+        let error = tokens().unwrap_err().to_string();
+        assert!(error.contains(&format!("config_sentence_transformers.json: `{key}`")), "{error}");
+    }
 }
 
 #[test]
