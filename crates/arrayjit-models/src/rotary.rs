@@ -62,6 +62,13 @@ impl RotaryConfig {
     /// Reads the object of one kind of layers, with the configuration around it.
     pub(crate) fn of_keys(parameters: &Config, config: &Config) -> Result<RotaryConfig> {
         let base = parameters.number("rope_theta")?.or(config.number("rope_theta")?).unwrap_or(10_000.0);
+        if base <= 0.0 {
+            return Err(ModelError::Config {
+                key: "rope_theta".to_owned(),
+                found: base.to_string(),
+                expected: "a positive number".to_owned(),
+            });
+        }
         let parameters = match parameters.0.is_empty() {
             true => &config.object("rope_scaling")?,
             false => parameters,

@@ -1,6 +1,10 @@
 //! Texts as tokens and back.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
 
 use tokenizers::{
     NormalizerWrapper, Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy,
@@ -16,20 +20,28 @@ fn fail(error: impl ToString) -> ModelError {
     ModelError::Tokenizer(error.to_string())
 }
 
+/// Calls code of the crate `tokenizers`, which panics for some damaged files.
+fn guarded<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    let damaged = |_| Err(fail("it is damaged, and its code has panicked"));
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(damaged)
+}
+
 impl TextTokenizer {
     /// Reads `tokenizer.json`.
     pub(crate) fn read(path: &Path) -> Result<TextTokenizer> {
         let text = fs::read(path).in_file(path)?;
-        let tokenizer = serde_json::from_slice(&text).map_err(|error| match error.is_data() {
-            true => fail(error),
-            false => error.into(),
+        let tokenizer = guarded(|| {
+            serde_json::from_slice(&text).map_err(|error| match error.is_data() {
+                true => fail(error),
+                false => error.into(),
+            })
         });
         TextTokenizer::new(tokenizer.in_file(path)?).in_file(path)
     }
 
     /// The tokenizer that the content of a `tokenizer.json` describes.
     pub(crate) fn from_json(json: serde_json::Value) -> Result<TextTokenizer> {
-        TextTokenizer::new(serde_json::from_value(json).map_err(fail)?)
+        TextTokenizer::new(guarded(|| serde_json::from_value(json).map_err(fail))?)
     }
 
     fn new(mut tokenizer: Tokenizer) -> Result<TextTokenizer> {
@@ -64,12 +76,12 @@ impl TextTokenizer {
 
     /// Returns the tokens of a text; with `marks`, between the marks that the tokenizer puts around it.
     pub(crate) fn encode(&self, text: &str, marks: bool) -> Result<Vec<u32>> {
-        Ok(self.0.encode_fast(text, marks).map_err(fail)?.get_ids().to_vec())
+        Ok(guarded(|| self.0.encode_fast(text, marks).map_err(fail))?.get_ids().to_vec())
     }
 
     /// The text of tokens without marks. Bytes that are no whole letter yet become U+FFFD.
     pub(crate) fn decode(&self, tokens: &[u32]) -> Result<String> {
-        self.0.decode(tokens, true).map_err(fail)
+        guarded(|| self.0.decode(tokens, true).map_err(fail))
     }
 
     /// The token with this text.

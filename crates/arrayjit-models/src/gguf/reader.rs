@@ -77,6 +77,10 @@ fn read_file(file: &Arc<WeightFile>) -> Result<GgufFile> {
     let start = header.position.next_multiple_of(alignment);
     let mut weights = Weights::default();
     for TensorPlace { name, shape, encoding, offset } in places {
+        if !offset.is_multiple_of(alignment) {
+            let expected = format!("a multiple of {alignment}");
+            return Err(format_error(format!("the place of `{name}`"), offset, expected));
+        }
         let offset = start.checked_add(offset);
         let offset = offset.ok_or_else(|| {
             format_error(format!("the place of `{name}`"), "too large", "one within the file")
@@ -158,7 +162,8 @@ impl<R: Read> Header<R> {
 
     /// The value of an entry, whose type has the number `kind`.
     fn value(&mut self, kind: u32, key: &str) -> Result<Value> {
-        let float = |number: f64| Number::from_f64(number).map_or(Value::Null, Value::Number);
+        // Numbers of JSON are finite, so others are texts, which readers of numbers reject.
+        let float = |number: f64| Number::from_f64(number).map_or(number.to_string().into(), Value::Number);
         Ok(match kind {
             0 => self.bytes::<1>()?[0].into(),
             1 => i8::from_le_bytes(self.bytes()?).into(),

@@ -100,6 +100,20 @@ fn texts_are_read_as_sentence_transformers_reads_them() {
 }
 
 #[test]
+fn damaged_normalizers_are_errors() {
+    let folder = folder(&fixture("bert"), Dtype::F32, &number_tokenizer());
+    // Tables that have no size, a size beyond their end, and units that lead beyond it.
+    for table in ["AAAA", "/////wAA", "CAAAAP////////9hAA=="] {
+        let mut tokenizer = number_tokenizer();
+        tokenizer["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": table});
+        write_json(folder.path(), "tokenizer.json", &tokenizer);
+        let tokens = EmbeddingModel::load(folder.path()).and_then(|model| model.tokens("5 é"));
+        let error = tokens.unwrap_err().to_string();
+        assert!(error.contains("the tokenizer: "), "{table}: {error}");
+    }
+}
+
+#[test]
 fn long_texts_are_cut_and_many_texts_are_divided() {
     let fixture = fixture("bert");
     let folder = folder(&fixture, Dtype::F32, &number_tokenizer());

@@ -311,6 +311,7 @@ fn what_changes_logits_is_computed_or_rejected() {
     };
     rejected("`blk.0.attn_q.bias`", |file| file.tensor("blk.0.attn_q.bias", &[256], 0, &[0; 1024]));
     rejected("`llama.rope.dimension_count`", |file| file.number("llama.rope.dimension_count", 32));
+    rejected("`amplitude`", |file| file.float("llama.rope.scaling.attn_factor", f32::NAN));
     rejected("`llama.attention.causal`", |file| file.entry("llama.attention.causal", 7).push(0));
 }
 
