@@ -33,7 +33,7 @@ fn products_of_derivatives_are_differences() {
     check_products(3);
 }
 
-/// A second derivative has copies of the steps between checkpoints, of which the last ones may have no effect.
+/// A second derivative has copies of the steps between checkpoints; the last one may have no effect.
 #[test]
 fn products_of_derivatives_go_through_checkpoints() {
     check_products(1);
