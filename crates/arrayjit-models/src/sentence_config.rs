@@ -7,7 +7,7 @@ use crate::{
     error::{InFile, Result},
 };
 
-/// The names that the file of the options has, of which the first one counts that is there.
+/// Names of the file of options. The first file that exists is read.
 const FILES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -18,7 +18,7 @@ const FILES: [&str; 7] = [
     "sentence_xlnet_config.json",
 ];
 
-/// What happens to a text before the model reads its tokens.
+/// The changes of a text before it is divided into tokens.
 pub(crate) struct SentenceConfig {
     /// The most tokens of a text, if the files bound it.
     pub(crate) max_length: Option<usize>,

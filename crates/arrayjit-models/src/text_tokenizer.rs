@@ -50,7 +50,7 @@ impl TextTokenizer {
         Ok(TextTokenizer(tokenizer))
     }
 
-    /// Makes letters lowercase before it normalizes them, but not those of added tokens.
+    /// Lowercases texts before the normalization, except for added tokens.
     pub(crate) fn lowercased(mut self) -> Result<TextTokenizer> {
         let rest = self.0.get_normalizer().cloned();
         let all: Vec<NormalizerWrapper> = [Lowercase.into()].into_iter().chain(rest).collect();
@@ -123,8 +123,8 @@ impl TextStream {
     }
 }
 
-/// The rest of a text from the first letter on that differs from those that are known: a further token may
-/// turn U+FFFD into a letter, and letters into U+FFFD.
+/// Returns the letters of a text from the first one that differs from `known`. A further token may turn U+FFFD
+/// into a letter, and letters into U+FFFD.
 fn behind(known: &str, text: &str) -> String {
     let same = known.chars().zip(text.chars()).take_while(|(known, letter)| known == letter);
     text.chars().skip(same.count()).collect()
