@@ -102,8 +102,8 @@ pub(crate) fn shape(dtype: DType, dims: &[usize]) -> String {
     format!("{dtype}[{}]", dims.join(", "))
 }
 
-/// The arrays of memory that the calls of some code access, sorted by rank and then by node. `named` gives the
-/// rank and the name of a node.
+/// The arrays of memory that the calls of some code access, sorted by rank and then by node. `named` gives
+/// the rank and the name of a node.
 pub(crate) fn arrays(code: &Code, named: impl Fn(usize) -> (usize, String)) -> Vec<ArrayParameter> {
     let schedule = code.schedule();
     let (mut used, mut written) = (BTreeSet::new(), BTreeSet::new());

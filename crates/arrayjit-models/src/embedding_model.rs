@@ -137,8 +137,8 @@ impl EmbeddingModel {
         Ok(vectors)
     }
 
-    /// Returns the tokens of a text as the model reads them: behind the default prompt, between marks, and cut
-    /// to the greatest length.
+    /// Returns the tokens of a text as the model reads them: behind the default prompt, between marks, and
+    /// cut to the greatest length.
     ///
     /// # Errors
     /// A text that the tokenizer does not take, or a tokenizer of another model.

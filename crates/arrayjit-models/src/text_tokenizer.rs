@@ -123,8 +123,8 @@ impl TextStream {
     }
 }
 
-/// Returns the letters of a text from the first one that differs from `known`. A further token may turn U+FFFD
-/// into a letter, and letters into U+FFFD.
+/// Returns the letters of a text from the first one that differs from `known`. A further token may turn
+/// U+FFFD into a letter, and letters into U+FFFD.
 fn behind(known: &str, text: &str) -> String {
     let same = known.chars().zip(text.chars()).take_while(|(known, letter)| known == letter);
     text.chars().skip(same.count()).collect()
