@@ -227,8 +227,13 @@ fn the_node_tests_of_the_list_pass() {
         .filter(|(_, test)| test.excluded.is_none())
         .filter_map(|(name, test)| Some(format!("{name}: {}", test.outcome.as_ref().err()?)))
         .collect();
-    let passes: BTreeSet<&String> =
-        tests.iter().filter(|(_, test)| test.outcome.is_ok()).map(|(name, _)| name).collect();
+    // A few random numbers may be the expected ones by chance.
+    let is_random = |reason: &str| reason.starts_with("random numbers");
+    let passes: BTreeSet<&String> = tests
+        .iter()
+        .filter(|(_, test)| test.outcome.is_ok() && !test.excluded.is_some_and(is_random))
+        .map(|(name, _)| name)
+        .collect();
     for name in &passes {
         assert!(
             tests[*name].excluded.is_none(),
