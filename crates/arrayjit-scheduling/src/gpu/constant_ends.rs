@@ -45,6 +45,13 @@ pub(crate) fn at_most(stmt: &Stmt) -> Stmt {
     stmt
 }
 
+fn has_constant_end(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::For { hi, .. } => hi.is_constant(),
+        _ => true,
+    }
+}
+
 struct ConstantEnds<'a> {
     gpu: Gpu,
     uses: &'a mut RoutineUses,
@@ -56,6 +63,9 @@ impl ConstantEnds<'_> {
     }
 
     fn stmt(&mut self, stmt: Stmt) -> Stmt {
+        if walk::stmts(std::slice::from_ref(&stmt)).all(has_constant_end) {
+            return stmt;
+        }
         let (loops, body) = nest::loops_and_body(&stmt);
         match body {
             _ if loops.is_empty() => stmt,

@@ -92,7 +92,7 @@ fn cut(ks: &[Loop], chunks: i64) -> Option<(Vec<Loop>, Loop, i64)> {
         if left < 2 {
             break;
         }
-        if extent >= left || 2 * extent > left {
+        if 2 * extent > left {
             return Some((whole, k.clone(), left.min(extent)));
         }
         whole.push(k.clone());
