@@ -3,6 +3,7 @@
 
 pub mod caps;
 
+pub mod attention;
 pub mod canonical;
 pub mod dependence;
 pub mod matrices;

@@ -109,7 +109,12 @@ impl Matrix {
     }
 
     /// The elements of a node at an index.
-    fn at(node: NodeRef, index: &Indices, [side, depth]: [&[Axis]; 2], arrays: &Arrays) -> Option<Matrix> {
+    pub(crate) fn at(
+        node: NodeRef,
+        index: &Indices,
+        [side, depth]: [&[Axis]; 2],
+        arrays: &Arrays,
+    ) -> Option<Matrix> {
         let mut base = arrays.position(node, index);
         let side = stride(&mut base, side)?;
         let depth = stride(&mut base, depth)?;
@@ -121,13 +126,18 @@ impl Matrix {
         self.depth == 1
     }
 
+    /// Whether rows of this many elements are contiguous and can be copied in whole runs.
+    pub(crate) fn has_rows_of_runs(&self, elements: i64) -> bool {
+        let aligned = |elements| self.is_whole_runs(elements);
+        self.depth == 1 && aligned(self.side) && aligned(elements) && self.begins_in_runs()
+    }
+
     fn is_copied_in_runs(&self, side: i64, depth: i64) -> bool {
         let aligned = |elements| self.is_whole_runs(elements);
-        let contiguous = match self.is_depth_contiguous() {
-            true => aligned(self.side) && aligned(depth),
-            false => self.side == 1 && aligned(self.depth) && aligned(side),
-        };
-        contiguous && self.begins_in_runs()
+        match self.is_depth_contiguous() {
+            true => self.has_rows_of_runs(depth),
+            false => self.side == 1 && aligned(self.depth) && aligned(side) && self.begins_in_runs(),
+        }
     }
 
     /// Whether rows are stored in whole vectors, in the type of the accumulator or a half-precision type.
