@@ -6,16 +6,15 @@
 
 use codegen_core::canonical::{Arrays, Axis, Contraction};
 use codegen_core::emit::LoopIndex;
-use codegen_core::ir::{
-    Affine, Block, Bound, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var, walk,
-};
+use codegen_core::ir::{Block, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var};
 use codegen_core::matrices::{self, Matrix};
 use codegen_core::threads::plan;
 use codegen_core::{Checked, DType, DTypeSet, Dims, Rejection, TensorMap, TileSwizzle, reject};
-use ptx_asm::{AddressBase, PtxBinaryOp, Reg, RegClass, Ty};
+use ptx_asm::{PtxBinaryOp, Reg, RegClass, Ty};
 
-use super::memory::{MemoryObject, memory_type};
-use super::{EmitSettings, EmittedKernel, Emitter, ThreadBlock, UnrolledLoop, Value};
+use super::memory::memory_type;
+use super::outputs::OutputVars;
+use super::{EmitSettings, EmittedKernel, Emitter, ThreadBlock, Value};
 use crate::tensor_cores::{self, BatchAxis, MatmulCallbacks, MatmulKernel, MatmulMemory, OutputElements};
 
 /// A kernel that is a matmul, with the statements of one output.
@@ -35,16 +34,6 @@ pub(super) struct TensorCoreMatmul {
     around: LoweredRoutine,
 }
 
-/// Variables for the position of an output.
-#[derive(Clone, Copy)]
-struct OutputVars {
-    /// The variable for the constant offset that is added to the row.
-    row: LoopId,
-    /// The variable for half of the first column; an output's column is twice this variable plus `column`.
-    half: LoopId,
-    column: LoopId,
-}
-
 impl TensorCoreMatmul {
     /// The matmul that a kernel computes, if tensor cores can compute it.
     pub(super) fn of(kernel: &LoweredRoutine, types: DTypeSet) -> Option<TensorCoreMatmul> {
@@ -54,19 +43,18 @@ impl TensorCoreMatmul {
         let matrices =
             matrices::MatmulNest::of(contraction, &arrays).filter(|nest| nest.suits_tensor_cores(types))?;
         let stores = matrices.stores(&arrays).unwrap_or_default();
-        let free = walk::loops_in(&kernel.body).last().map_or(0, |last| last.0 + 1);
-        let names = OutputVars { row: LoopId(free), half: LoopId(free + 1), column: LoopId(free + 2) };
+        let names = OutputVars::new(kernel);
         let contraction = &matrices.contraction;
+        let only = |axes: &[Axis]| <[Axis; 1]>::try_from(axes).ok().map(|[axis]| axis.var);
+        let [row, column] = [&contraction.rows, &contraction.columns].map(|axes| only(axes));
         let acc = contraction.acc;
         let declare =
             Stmt::Declare { local: acc, dtype: DType::F32, dims: Dims::new(), space: Space::Register };
         let begin = contraction.start.iter().map(|start| Stmt::set_scalar(acc, start.clone())).collect();
         let [declare, begin, after] = [vec![declare], begin, contraction.epilogue.clone()]
-            .map(|block| placed(block, contraction, &names));
+            .map(|block| names.placed(block, row, column));
         let body = [&declare[..], &begin, &after].concat();
-        let (lo, hi) = (0, Bound::from(2));
-        let lanes = Stmt::For { var: names.column, lo, hi, kind: LoopKind::Unrolled, body };
-        let around = LoweredRoutine { body: vec![lanes], ..kernel.clone() };
+        let around = LoweredRoutine { body: vec![names.pair(body)], ..kernel.clone() };
         Some(TensorCoreMatmul { matrices, stores, names, declare, begin, after, around })
     }
 
@@ -172,18 +160,6 @@ fn serial(stmt: &Stmt) -> Stmt {
     }
 }
 
-/// Replaces the row and column of an output by sums of variables that are partly known at compile time.
-fn placed(mut block: Block, contraction: &Contraction, names: &OutputVars) -> Block {
-    if let [column] = contraction.columns.as_slice() {
-        let place = Affine::term(names.half, 2).plus(&Affine::var(names.column));
-        walk::substitute(&mut block, column.var, &place);
-    }
-    if let [row] = contraction.rows.as_slice() {
-        walk::substitute(&mut block, row.var, &Affine::var(row.var).plus(&Affine::var(names.row)));
-    }
-    block
-}
-
 /// Writes the prologue and epilogue of a matmul.
 struct MatmulEmitter<'k> {
     matmul: &'k TensorCoreMatmul,
@@ -204,58 +180,23 @@ impl<'k> MatmulEmitter<'k> {
     }
 
     /// Writes code for each of several adjacent outputs, with the variables set to its position.
-    fn each(&mut self, outputs: OutputElements, mut write: impl FnMut(&mut Self, usize) -> Checked) {
-        let names = self.matmul.names;
+    fn each(&mut self, outputs: OutputElements, write: impl FnMut(&mut Self, usize) -> Checked) {
         let entered = self.enter_row(outputs.row);
-        let (half, first) = outputs.column;
-        let columns = self.contraction().num_columns();
-        self.e.enter(names.half, LoopIndex::Computed(half, (0, columns / 2)));
-        let count = outputs.count as i64;
-        self.e.unrolled.push(UnrolledLoop { var: names.column, lo: i64::from(first), extent: count });
-        for n in 0..outputs.count {
-            self.e.enter(names.column, LoopIndex::Known(i64::from(first) + n as i64));
-            let checked = write(self, n);
-            self.note(checked);
-            self.e.leave();
-        }
-        self.e.unrolled.pop();
-        (0..=entered).for_each(|_| self.e.leave());
+        let (names, columns) = (self.matmul.names, self.contraction().num_columns());
+        let checked = names.each_column(self, |writer| &mut writer.e, columns, outputs, write);
+        self.note(checked);
+        (0..entered).for_each(|_| self.e.leave());
     }
 
     /// Sets the variables of a row and returns how many there are.
     fn enter_row(&mut self, (row, behind): (Reg, u32)) -> usize {
         let rows = &self.contraction().rows;
-        let names = self.matmul.names;
         if let [only] = rows.as_slice() {
-            self.e.enter(only.var, LoopIndex::Computed(row, (0, only.extent - 1)));
-            self.e.enter(names.row, LoopIndex::Known(i64::from(behind)));
+            self.matmul.names.enter_row(&mut self.e, *only, (row, behind));
             return 2;
         }
         let number = self.e.b.index(PtxBinaryOp::Add, Ty::U32, row, behind);
-        self.enter_digits(number, rows)
-    }
-
-    /// Sets the variables of loops from the digits of a linear index.
-    fn enter_digits(&mut self, number: Reg, axes: &[Axis]) -> usize {
-        let extents: Vec<u32> = axes.iter().map(|axis| axis.extent as u32).collect();
-        let digits = self.e.digits(number, &extents);
-        for (axis, digit) in axes.iter().zip(digits) {
-            let index =
-                digit.map_or(LoopIndex::Known(0), |digit| LoopIndex::Computed(digit, (0, axis.extent - 1)));
-            self.e.enter(axis.var, index);
-        }
-        axes.len()
-    }
-
-    /// The address of a matrix's first element.
-    fn first(&mut self, matrix: &Matrix) -> Reg {
-        let element =
-            self.e.element(MemoryObject::Node(matrix.node), &matrix.base, matrix.dtype.size_bytes());
-        let AddressBase::Reg(base) = element.base else { return self.e.bases[matrix.node.index()] };
-        match element.offset {
-            0 => base,
-            offset => self.e.b.index(PtxBinaryOp::Add, Ty::S64, base, i64::from(offset) as u64),
-        }
+        self.e.enter_digits(number, rows)
     }
 
     /// The value of a batch variable.
@@ -282,12 +223,12 @@ impl MatmulCallbacks for MatmulEmitter<'_> {
 
     fn enter_batch(&mut self, number: Reg) {
         let matmul = self.matmul;
-        self.enter_digits(number, &matmul.matrices.contraction.batch);
+        self.e.enter_digits(number, &matmul.matrices.contraction.batch);
     }
 
     fn base_address(&mut self, of: MatmulMemory) -> Reg {
         let matmul = self.matmul;
-        self.first(matmul.matrix(of))
+        self.e.first_element(matmul.matrix(of))
     }
 
     fn batch_coordinates(&mut self, of: MatmulMemory) -> Vec<Reg> {

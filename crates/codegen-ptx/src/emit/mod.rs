@@ -5,6 +5,7 @@
 //! multiplication. Guards become predicates.
 
 pub(crate) mod approximate;
+mod attention; // attention on tensor cores
 mod convert;
 mod expr;
 mod half_floats;
@@ -14,6 +15,7 @@ mod log;
 mod matmul; // matmuls on tensor cores
 mod memory;
 mod ops;
+mod outputs;
 mod pending_stores;
 mod remainder;
 mod stmt;
@@ -32,6 +34,7 @@ use crate::builder::InstBuilder;
 use crate::options::PtxOptions;
 use crate::unroll::unrolled;
 use crate::warp_reductions::WarpReductions;
+use attention::TensorCoreAttention;
 use locals::LocalStorage;
 use log::{KernelLog, LogBuffer};
 use matmul::TensorCoreMatmul;
@@ -152,6 +155,9 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> C
     check_nodes(kernel.ir())?;
     if let Some(matmul) = TensorCoreMatmul::of(kernel.ir(), setting.caps.contractions) {
         return matmul.emit(entry, setting);
+    }
+    if let Some(attention) = TensorCoreAttention::of(kernel.ir(), setting.caps.contractions) {
+        return attention.emit(entry, setting);
     }
     let routine = &unrolled(kernel.ir());
     let grid = grid(&routine.body)?;

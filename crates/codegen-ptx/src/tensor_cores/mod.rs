@@ -17,6 +17,7 @@ mod accumulators;
 mod staging;
 mod tile_scheduler;
 
+pub(crate) mod attention;
 mod mma;
 mod wgmma;
 

@@ -86,7 +86,7 @@ impl FragmentLoader {
 
 /// The order of the four matrices of an `ldmatrix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MatrixOrder {
+pub(in crate::tensor_cores) enum MatrixOrder {
     /// The second matrix is further along M or N, the third further along K: for A.
     RowsFirst,
     /// The second matrix is further along K, the third further along M or N: for B.
@@ -94,7 +94,7 @@ enum MatrixOrder {
 }
 
 /// The addresses that a lane gives to `ldmatrix`.
-struct LdmatrixAddresses {
+pub(in crate::tensor_cores) struct LdmatrixAddresses {
     layout: SharedLayout,
     /// Addresses in the first stage: for a K-major operand one per step of 16 along K, else one per 16 rows
     /// or columns. They differ by more than a constant because of the swizzle.
@@ -103,7 +103,7 @@ struct LdmatrixAddresses {
 }
 
 impl LdmatrixAddresses {
-    fn new(
+    pub(in crate::tensor_cores) fn new(
         b: &mut PtxBuilder,
         layout: SharedLayout,
         lane: Reg,
@@ -125,7 +125,7 @@ impl LdmatrixAddresses {
         let (line, chunk, variants) = match layout.k_contiguous {
             true => {
                 let row = b.mul_add(Ty::U32, side, 8_u32, first);
-                (b.add(Ty::U32, row, line), k, 2)
+                (b.add(Ty::U32, row, line), k, layout.steps())
             }
             false => {
                 let own = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, first, 3_u32);
@@ -143,13 +143,24 @@ impl LdmatrixAddresses {
         LdmatrixAddresses { layout, bases: (0..variants).map(variant).collect(), order }
     }
 
+    /// The addresses in the first stage.
+    pub(in crate::tensor_cores) fn bases(&self) -> &[Reg] {
+        &self.bases
+    }
+
     /// The addresses in a stage.
-    fn at(&self, b: &mut PtxBuilder, stage: Reg) -> Vec<Reg> {
+    pub(in crate::tensor_cores) fn at(&self, b: &mut PtxBuilder, stage: Reg) -> Vec<Reg> {
         self.bases.iter().map(|&base| b.add(Ty::U32, base, stage)).collect()
     }
 
     /// Loads 16 rows or columns for one `mma` step.
-    fn load(&self, b: &mut PtxBuilder, bases: &[Reg], step: u32, at: u32) -> Regs {
+    pub(in crate::tensor_cores) fn load(
+        &self,
+        b: &mut PtxBuilder,
+        bases: &[Reg],
+        step: u32,
+        at: u32,
+    ) -> Regs {
         if self.layout.is_read_by_words() {
             return self.load_words(b, bases, step, at);
         }
@@ -162,6 +173,22 @@ impl LdmatrixAddresses {
         let transposed = !self.layout.k_contiguous;
         b.push(Inst::Ldmatrix { transposed, dsts: dsts.clone(), from });
         dsts
+    }
+
+    /// Like [`LdmatrixAddresses::load`], from the stage at this offset. The address takes no register
+    /// between loads. The window and the offset are multiples of the bytes of a line.
+    pub(in crate::tensor_cores) fn load_at(
+        &self,
+        b: &mut PtxBuilder,
+        stage: Reg,
+        step: u32,
+        at: u32,
+    ) -> Regs {
+        let which = if self.layout.k_contiguous { step } else { at };
+        let first = b.add(Ty::U32, self.bases[0], stage);
+        let mut bases = self.bases.clone();
+        bases[which as usize] = b.binary(PtxBinaryOp::Xor, Ty::B32, first, 32 * which);
+        self.load(b, &bases, step, at)
     }
 
     /// Like [`LdmatrixAddresses::load`], element by element, in the order of the four matrices.

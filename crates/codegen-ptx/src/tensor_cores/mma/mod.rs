@@ -28,8 +28,10 @@ use ptx_asm::{
     CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty,
 };
 
-pub(super) use self::tile::MmaTile;
-use self::{fragments::FragmentLoader, operand::OperandLoader};
+use self::fragments::FragmentLoader;
+pub(super) use self::fragments::{LdmatrixAddresses, MatrixOrder};
+pub(super) use self::operand::{OperandLoader, SharedLayout};
+pub(super) use self::tile::{MmaTile, OperandTile};
 use super::accumulators::Accumulators;
 use super::{Matmul, MatmulCallbacks, MatmulMemory, OperandView, tile_scheduler};
 

@@ -19,7 +19,7 @@ const CHUNK: u32 = 16;
 
 /// The layout of an operand tile in shared memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SharedLayout {
+pub(in crate::tensor_cores) struct SharedLayout {
     pub(super) k_contiguous: bool,
     /// Chunks per line.
     chunks: u32,
@@ -28,7 +28,7 @@ pub(super) struct SharedLayout {
 }
 
 impl SharedLayout {
-    pub(super) fn of(matrix: &OperandView, side: OperandTile) -> SharedLayout {
+    pub(in crate::tensor_cores) fn of(matrix: &OperandView, side: OperandTile) -> SharedLayout {
         let along = if matrix.k_contiguous { side.k } else { side.extent };
         let element = side.element;
         SharedLayout { k_contiguous: matrix.k_contiguous, chunks: along * element / CHUNK, element }
@@ -36,6 +36,11 @@ impl SharedLayout {
 
     pub(super) fn line_bytes(&self) -> u32 {
         self.chunks * CHUNK
+    }
+
+    /// `mma` steps along a line of a K-major operand.
+    pub(super) fn steps(&self) -> u32 {
+        self.chunks / 2
     }
 
     /// Whether lanes load single elements, because `ldmatrix` transposes 16-bit elements only.
@@ -60,7 +65,7 @@ impl SharedLayout {
 }
 
 /// The copies of an operand's tiles by one thread.
-pub(super) struct OperandLoader {
+pub(in crate::tensor_cores) struct OperandLoader {
     /// Global address of the thread's first chunk of the next tile.
     from: Reg,
     /// Offset of that chunk in the tile in shared memory.
@@ -90,7 +95,7 @@ struct RaggedK {
 
 impl OperandLoader {
     /// The copies of tiles whose first row (or column) is `first`, of an operand at address `base`.
-    pub(super) fn new(
+    pub(in crate::tensor_cores) fn new(
         b: &mut PtxBuilder,
         matrix: &OperandView,
         side: OperandTile,
@@ -168,7 +173,7 @@ impl OperandLoader {
     }
 
     /// Starts the copies of the next tile to an address in shared memory, and advances.
-    pub(super) fn copy(
+    pub(in crate::tensor_cores) fn copy(
         &mut self,
         b: &mut PtxBuilder,
         window: Reg,

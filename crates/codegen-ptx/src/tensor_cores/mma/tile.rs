@@ -83,13 +83,13 @@ impl MmaTile {
 
 /// The tile of an operand in a stage.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OperandTile {
+pub(in crate::tensor_cores) struct OperandTile {
     /// Rows of A or columns of B.
-    pub(super) extent: u32,
+    pub(in crate::tensor_cores) extent: u32,
     /// Elements along K.
-    pub(super) k: u32,
+    pub(in crate::tensor_cores) k: u32,
     /// Threads that copy it.
-    pub(super) threads: u32,
+    pub(in crate::tensor_cores) threads: u32,
     /// Bytes of an element.
-    pub(super) element: u32,
+    pub(in crate::tensor_cores) element: u32,
 }
