@@ -40,6 +40,7 @@ use crate::cpu::unroll_short_rows::unroll_short_rows;
 use crate::cpu::vectorize::vectorize;
 use crate::error::ScheduleError;
 use crate::gpu::constant_ends::constant_ends;
+use crate::gpu::fuse_attention::fuse_attention;
 use crate::gpu::fuse_kernels::fuse_kernels;
 use crate::gpu::map_threads::map_threads;
 use crate::gpu::promote_registers::promote_registers;
@@ -87,6 +88,7 @@ pub const PASS_NAMES: &[&str] = &[
     "serialize_scans",
     "scans_as_loops",
     "sink_scalars",
+    "fuse_attention",
     "fuse_kernels",
     "promote_registers",
     "constant_ends",
@@ -221,6 +223,8 @@ fn gpu_pipeline(
     pass!(runner, propagate_initializers, &mut uses);
     // No kernel of one thread computes a scalar that a later nest can compute for itself.
     pass!(runner, sink_scalars, workgroups);
+    // Attention that the target compiles whole is one nest, without scores in memory.
+    pass!(runner, fuse_attention, workgroups, caps.contractions);
     // Neighboring nests are one kernel where enough parallel work is left.
     pass!(runner, fuse_kernels, workgroups);
     // A node that one iteration writes and reads is a register of that iteration.

@@ -6,6 +6,7 @@
 
 // Passes, in the order of the pipeline.
 pub(crate) mod constant_ends;
+pub(crate) mod fuse_attention;
 pub(crate) mod fuse_kernels;
 pub(crate) mod map_threads;
 pub(crate) mod promote_registers;

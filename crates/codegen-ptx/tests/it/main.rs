@@ -1,6 +1,7 @@
 //! The integration tests that may share a process. They are one program, since each program has to be linked.
 
 mod approximate;
+mod attention;
 mod common;
 mod corpus;
 mod goldens;
