@@ -7,6 +7,7 @@ mod error; // the error
 mod loader; // parameters with the values of files
 mod matrix; // matrices of weights
 mod safetensors_files; // headers of safetensors files
+mod text_growth;
 mod text_tokenizer; // texts as tokens and back
 mod torch_files; // tensors of files of torch
 mod weight_folder; // files of a folder

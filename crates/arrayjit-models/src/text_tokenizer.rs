@@ -12,6 +12,7 @@ use tokenizers::{
 };
 
 use crate::error::{InFile, ModelError, Result};
+use crate::text_growth::check_growth;
 
 /// A tokenizer without padding, which cuts texts only if it is told to.
 pub(crate) struct TextTokenizer(Tokenizer);
@@ -45,6 +46,7 @@ impl TextTokenizer {
     }
 
     fn new(mut tokenizer: Tokenizer) -> Result<TextTokenizer> {
+        check_growth(&tokenizer)?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(fail)?;
         Ok(TextTokenizer(tokenizer))
