@@ -22,14 +22,13 @@ use crate::threads::RunOnThreads;
 /// assert!((1..=3).contains(&calls.into_inner()));
 /// ```
 ///
-/// # Panics
-///
-/// If the system has no more threads, as [`thread::scope`] does.
+/// If the system has fewer threads, there are as many as it has.
 pub fn on_threads<R>(count: usize, function: impl FnOnce(&RunOnThreads<'_>) -> R) -> R {
     let threads = ScopedThreads::default();
     thread::scope(|scope| {
         let _closed = OnDrop(|| threads.close());
-        (1..count).for_each(|_| _ = scope.spawn(|| threads.work()));
+        let start = |_| thread::Builder::new().spawn_scoped(scope, || threads.work());
+        let _started = (1..count).map(start).take_while(Result::is_ok).count();
         function(&|count, task| threads.run(count, task))
     })
 }

@@ -15,6 +15,9 @@ mod model {
     include!(env!("MODEL_MODULE"));
 }
 
+/// More threads than any machine has use for; the system may have fewer than a caller asks for.
+const MOST_THREADS: usize = 1024;
+
 static mut ARENA: Arena<{ model::Model::ARENA_BYTES }> = Arena::new();
 
 fn main() -> ExitCode {
@@ -30,6 +33,9 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let threads = args().nth(1).map_or(Ok(1), |count| count.parse())?;
+    if !(1..=MOST_THREADS).contains(&threads) {
+        return Err(format!("{threads} threads, expected 1 to {MOST_THREADS}").into());
+    }
     let model = model::Model::new()?; // chooses the code for this processor
     // SAFETY: this function is called once, and nothing else names the arena.
     let arena = unsafe { &mut *(&raw mut ARENA) };

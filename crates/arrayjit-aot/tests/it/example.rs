@@ -58,7 +58,8 @@ fn output_of(program: &Path, threads: &str, input: &[u8]) -> Result<(Vec<u8>, St
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    child.stdin.take().expect("a pipe").write_all(input).expect("the program reads");
+    // A program that rejects its arguments ends without reading.
+    let _written = child.stdin.take().expect("a pipe").write_all(input);
     let output = child.wait_with_output().expect("the program ends");
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok((output.stdout, messages)) } else { Err(messages) }
@@ -124,6 +125,8 @@ fn check(file: &Path, sizes: &[&str], name: &str) {
     assert!(size < MOST_BYTES, "{size} bytes");
     let error = output_of(&program, "1", &x.bytes()[4..]).expect_err("an element is missing");
     assert!(error.contains("bytes of input"), "{error}");
+    let error = output_of(&program, "100000", x.bytes()).expect_err("too many threads");
+    assert!(error.contains("100000 threads, expected 1 to 1024"), "{error}");
 }
 
 fn saved_classifier() -> (TempDir, PathBuf) {
