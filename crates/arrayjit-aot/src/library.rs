@@ -334,7 +334,7 @@ impl Library {
             object: path(extension),
             rust_module: path("rs"),
             c_header: path("h"),
-            constants: (!constants.is_empty()).then(|| path("constants")),
+            constants: (self.place == ConstantPlace::File).then(|| path("constants")),
         };
         let (object, module, header) = (self.object()?, self.rust_module(), self.c_header());
         let mut contents = vec![

@@ -37,6 +37,18 @@ fn the_module_and_the_header_have_a_function_per_routine() {
 }
 
 #[test]
+fn a_file_of_constants_is_written_even_if_there_are_none() {
+    let library = Library::new("copy", "x86_64-unknown-linux-gnu").expect("a target");
+    let mut library = library.with_constants_in(ConstantPlace::File);
+    library.add_text("step", "input x f32[3]; y[i] := x[i]; keep y", &[]).expect("a valid text");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = library.write(folder.path()).expect("a writable folder").constants.expect("a file");
+    assert_eq!(std::fs::read(file).expect("a file").len(), 0);
+    // The functions take its contents.
+    assert!(library.rust_module().contains("constants: &'c arrayjit_rt::Aligned<[u8; 0]>"));
+}
+
+#[test]
 fn levels_share_equal_kernels() {
     let bytes_of = |levels: &[ObjectLevel]| {
         let mut library =
