@@ -54,11 +54,13 @@ pub struct CompiledProgram {
     /// give all nodes, in the order of the program and by their own names. Otherwise results without a name
     /// are in the arena, and other nodes follow.
     pub names: Vec<(TensorNode, String)>,
+    /// Sizes by their names in the program, with those by which callers know them.
+    pub sizes: Vec<(String, String)>,
 }
 
 impl From<Compiled> for CompiledProgram {
     fn from(compiled: Compiled) -> Self {
-        CompiledProgram { compiled, constants: Vec::new(), names: Vec::new() }
+        CompiledProgram { compiled, constants: Vec::new(), names: Vec::new(), sizes: Vec::new() }
     }
 }
 
@@ -447,7 +449,7 @@ impl RoutineCompiler<'_> {
         };
         let module = payload.downcast_ref::<ObjectModule>();
         let kernels = module.ok_or_else(|| entry_error(object::EntryError::NoObject))?.kernels.clone();
-        let symbols = code.schedule().symbols().to_vec();
+        let mut symbols = code.schedule().symbols().to_vec();
         let (name, target) = (self.name.to_owned(), self.target);
         let NodePlaces { arrays, places, arena_bytes } = self.places(program, code)?;
         if arrays.iter().all(|array| !array.is_written) {
@@ -456,6 +458,11 @@ impl RoutineCompiler<'_> {
         let entry = object::entry(target, code, &places);
         let entry =
             entry.map_err(|source| AotError::Entry { routine: name.clone(), source: Box::new(source) })?;
+        for symbol in &mut symbols {
+            if let Some((_, name)) = program.sizes.iter().find(|(size, _)| *size == *symbol.name) {
+                symbol.name.clone_from(name);
+            }
+        }
         let symbol_names = signature::symbol_names(&symbols, &arrays);
         let (thread_bytes, code) = (object::thread_bytes(code), vec![(entry, kernels)]);
         Ok(LibraryRoutine { name, arrays, symbols, symbol_names, arena_bytes, thread_bytes, code })

@@ -50,7 +50,7 @@ fn compiled(
     sizes: &BTreeMap<String, DimensionSize>,
     backend: &Backend,
 ) -> Result<CompiledProgram, Box<dyn Error + Send + Sync>> {
-    let ModelProgram { graph, inputs, outputs, constants } =
+    let ModelProgram { graph, inputs, outputs, constants, sizes } =
         model.program(&Backend::open("inline")?, sizes)?;
     let mut program = graph.program().named(name);
     program.kept.extend(outputs.iter().map(|(_, node)| node.clone()));
@@ -58,5 +58,5 @@ fn compiled(
     let is_used = |(node, _): &(TensorNode, Arc<HostArray>)| compiled.nodes().contains(node);
     let constants = constants.into_iter().filter(is_used).collect();
     let names = inputs.into_iter().chain(outputs).map(|(name, node)| (node, name)).collect();
-    Ok(CompiledProgram { compiled, constants, names })
+    Ok(CompiledProgram { compiled, constants, names, sizes })
 }

@@ -342,14 +342,15 @@ fn misfit<'n>(name: &str, size: usize, open: impl Iterator<Item = &'n str>) -> O
     OnnxError::invalid(format!("dimension `{name}`"), problem)
 }
 
-/// The types and axes of the inputs with these sizes of the dimensions that the model leaves open.
+/// The types and axes of the inputs with these sizes of the dimensions that the model leaves open, and the
+/// name of the size in texts, if each run gives it, with the name of the dimension.
 ///
 /// # Errors
 /// An input without a type or a number of axes, a dimension without a size, and a size without a dimension.
 pub(crate) fn signature_with(
     inputs: &[ValueInfo],
     sizes: &BTreeMap<String, DimensionSize>,
-) -> Result<Signature> {
+) -> Result<(Signature, Vec<(String, String)>)> {
     let dimensions = Dimensions::new(inputs, &SessionOptions::new())?;
     for (name, size) in sizes {
         let (DimensionSize::Fixed(most) | DimensionSize::UpTo(most)) = *size;
@@ -374,7 +375,8 @@ pub(crate) fn signature_with(
         };
         Ok((dtype, Extents(dims.iter().enumerate().map(extent).collect::<Result<_>>()?)))
     });
-    signature.collect()
+    let names = dimensions.all.iter().map(|dimension| (dimension.size.to_string(), dimension.name.clone()));
+    Ok((signature.collect::<Result<_>>()?, names.collect()))
 }
 
 /// Whether code for the second signature serves all runs of the first.

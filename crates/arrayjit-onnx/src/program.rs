@@ -32,6 +32,8 @@ pub struct ModelProgram {
     pub outputs: Vec<(String, TensorNode)>,
     /// The nodes that the graph reads and no run gives, with their values.
     pub constants: Vec<(TensorNode, Arc<HostArray>)>,
+    /// The names of sizes that runs give: in the graph, and of the dimension in the model.
+    pub sizes: Vec<(String, String)>,
 }
 
 impl Model {
@@ -59,11 +61,12 @@ impl Model {
         sizes: &BTreeMap<String, DimensionSize>,
     ) -> Result<ModelProgram, OnnxError> {
         let inputs = self.inputs();
-        let signature = signature_with(&inputs, sizes)?;
+        let (signature, sizes) = signature_with(&inputs, sizes)?;
         let names: Vec<String> = inputs.into_iter().map(|info| info.name).collect();
         let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits());
         let (mut slots, mut events) = (Vec::new(), Vec::new());
         let mut tracer = Tracer::new(&shared, &mut slots, &mut events);
-        with_enough(|| tracer.whole(self.graph(), &names, &signature))
+        let program = with_enough(|| tracer.whole(self.graph(), &names, &signature))?;
+        Ok(ModelProgram { sizes, ..program })
     }
 }

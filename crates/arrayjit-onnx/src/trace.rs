@@ -183,7 +183,8 @@ impl<'s> Tracer<'s> {
         for parameter in graph.parameters() {
             all.push((parameter.node().clone(), Arc::new(self.shared.weights.get(&parameter)?)));
         }
-        Ok(ModelProgram { inputs: slots.iter().filter_map(named).collect(), outputs, constants: all, graph })
+        let (inputs, sizes) = (slots.iter().filter_map(named).collect(), Vec::new());
+        Ok(ModelProgram { graph, inputs, outputs, constants: all, sizes })
     }
 
     /// Walks the model as far as no values are needed, without a run.

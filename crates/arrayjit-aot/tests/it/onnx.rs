@@ -168,6 +168,8 @@ fn models_have_the_bits_of_sessions() {
     let [classify, attend, up_to, quantized] = library.routines() else { panic!("four routines") };
     let names: Vec<&str> = classify.arrays().iter().map(|array| &*array.name).collect();
     assert_eq!(names, ["x", "y", "z"]);
+    assert_eq!(up_to.parameters()[0].name, "length", "the name of the dimension");
+    assert!(library.rust_module().contains("        length: i64,"));
     check(&library, classify, &images, &[2, 3, 24, 20], &[]);
     check(&library, attend, &text, &[48, 32], &[]);
     check(&library, quantized, &integers, &[30, 64], &[]);
