@@ -95,7 +95,9 @@ impl Model {
         let size = size.map_err(OnnxError::at(path.display().to_string()))?;
         let Outline { model, elements } = Outline::read(&file, size).map_err(read)?;
         let files = ModelFiles::of(path, file, elements, unchanged)?;
-        Model::new(&ModelProto::decode(Bytes::from(model))?, Some(&files), limits)
+        let decoded = ModelProto::decode(Bytes::from(model)).map_err(OnnxError::from);
+        let decoded = decoded.map_err(OnnxError::at(path.display().to_string()))?;
+        Model::new(&decoded, Some(&files), limits)
     }
 
     /// Loads a model from the bytes of a file. Its weights must be in it.

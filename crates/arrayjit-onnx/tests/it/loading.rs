@@ -55,6 +55,15 @@ fn every_cut_of_a_file_is_an_error_or_a_model() {
 }
 
 #[test]
+fn an_error_of_decoding_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("half.onnx");
+    std::fs::write(&path, [0xc7; 9]).unwrap();
+    let error = Model::load(&path).err().unwrap().to_string();
+    assert!(error.starts_with(&format!("{}: the file is no ONNX model: ", path.display())), "{error}");
+}
+
+#[test]
 fn typed_fields_hold_narrow_elements() {
     let tensor = |data_type, int32_data: Vec<i32>| TensorProto {
         dims: vec![2],
@@ -138,7 +147,10 @@ fn a_file_is_the_model_that_its_bytes_are() {
         let mapped = unsafe { Model::load_mapped(&path, OnnxLimits::default()) };
         let results = [Model::from_bytes(bytes.to_vec()), Model::load(&path), mapped].map(|loaded| {
             // Where a length is too large, decoding finds it out one way or the other.
-            let start = |error: OnnxError| error.to_string().split("message: ").next().map(str::to_owned);
+            // A file that is no message is named.
+            let named = format!("{}: ", path.display());
+            let unnamed = |text: &str| text.strip_prefix(&named).unwrap_or(text).to_owned();
+            let start = |error: OnnxError| error.to_string().split("message: ").next().map(unnamed);
             let loaded = loaded.map_err(start)?;
             if !runs {
                 return Ok(Vec::new());
