@@ -275,7 +275,8 @@ impl Tensor {
     }
 
     /// The mean of −z · log x − (1 − z) · log(1 − x) for probabilities x and targets z from 0 to 1, where
-    /// logarithms are at least −100, as in torch.
+    /// logarithms are at least −100, as in torch. The derivative is (x − z) / max(x · (1 − x), 1e-12), so at
+    /// probabilities of 0 and 1 it is finite.
     ///
     /// ```
     /// # use arrayjit_tensor::example::*;
@@ -287,7 +288,14 @@ impl Tensor {
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor) -> Result<Tensor> {
         let call = Call::new("binary_cross_entropy");
-        self.mean_of(call, target, "({z} - 1) * max(log1p(-{x}), -100) - {z} * max(log({x}), -100)")
+        // `h` is 0, and has the derivative where that of the logarithms is not finite.
+        let terms = "c[..] := {x}\ndetach c\nq[..] := c[..] * (1 - c[..]) < 1e-12\n\
+                     s[..] := where(q[..], 0.5, {x})\nd[..] := {x} - c[..]\n\
+                     h[..] := 1e12 * d[..] * (c[..] - {z} + 0.5 * d[..])";
+        let limited = "({z} - 1) * max(log1p(-c[..]), -100) - {z} * max(log(c[..]), -100)";
+        let term =
+            format!("where(q[..], {limited} + h[..], ({{z}} - 1) * log1p(-s[..]) - {{z}} * log(s[..]))");
+        self.sum_of_terms(call, target, terms, &term, self.num_elements())
     }
 
     /// The sum of z · (log z − x) over all elements, divided by the size of the first axis, as torch's
@@ -378,17 +386,31 @@ impl Tensor {
     /// The sum of an expression of `{x}` and `{z}`, the elements of this tensor and of the target, divided by
     /// a number.
     fn sum_of(&self, call: Call, target: &Tensor, expression: &str, divisor: usize) -> Result<Tensor> {
+        self.sum_of_terms(call, target, "", expression, divisor)
+    }
+
+    /// [`sum_of`](Tensor::sum_of) with statements before, in which `[..]` are the axes.
+    fn sum_of_terms(
+        &self,
+        call: Call,
+        target: &Tensor,
+        statements: &str,
+        expression: &str,
+        divisor: usize,
+    ) -> Result<Tensor> {
         self.floats(call)?;
         self.same_shape(call, target)?;
         self.some(call, self.num_elements())?;
         let (rank, divisor) = (self.rank(), divisor as f64);
         let (wide, _) = sum_types(self.dtype());
         let (p, t) = (whole("p", rank), whole("t", rank));
-        let value = expression.replace("{x}", &p).replace("{z}", &t);
+        let letters = |text: &str| text.replace("[..]", &whole("", rank));
+        let [statements, value] =
+            [statements, expression].map(|text| letters(text).replace("{x}", &p).replace("{z}", &t));
         let inputs = [("x", Argument::Tensor(self)), ("z", Argument::Tensor(target))];
         self.graph().result(call, &inputs, |y| {
             format!(
-                "{p} := {wide}({})\n{t} := {wide}({})\n{y} :+= ({value}) / {divisor:?}",
+                "{p} := {wide}({})\n{t} := {wide}({})\n{statements}\n{y} :+= ({value}) / {divisor:?}",
                 whole("x", rank),
                 whole("z", rank)
             )

@@ -79,6 +79,29 @@ fn losses_of_numbers() {
     check("cosine_embedding_loss", &[a, b, target], |x| x[0].cosine_embedding_loss(&x[1], &x[2], 0.1));
 }
 
+/// torch 2.15: `binary_cross_entropy(x, z)` of ten elements and its gradient by x. By the targets, torch's is
+/// infinite where ours is that of the limited logarithms.
+#[test]
+fn binary_cross_entropy_at_its_limits() {
+    let graph = Graph::new();
+    let [x, z] = ["x", "z"].map(|name| graph.input(name, [10], DType::F32).unwrap());
+    let loss = x.binary_cross_entropy(&z).unwrap();
+    let gradients = graph.gradients(&loss, &[&x, &z]).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &Params::new(0)).unwrap();
+    let model = graph.compile(&weights, &[&loss, &gradients[0], &gradients[1]]).unwrap();
+    let [a, b] =
+        [[0.0f32, 0., 0., 1., 1., 1., 1e-13, 1e-13, 1e-6, 0.5], [0., 1., 0.5, 0., 1., 0.5, 0., 1., 1., 0.25]]
+            .map(|values| HostArray::from_slice(&values, [10]).unwrap());
+    let found = model.run(&[("x", &a), ("z", &b)]).unwrap();
+    let by_x = [0.0, -1e11, -5e10, 1e11, 0.0, 5e10, 0.01, -1e11, -1e5, 0.1];
+    let by_z = [10.0, 10.0, 10.0, -10.0, -10.0, -10.0, 2.9933608, 2.9933608, 1.381551, 0.0];
+    for (found, expected) in found.iter().zip([&[34.444225][..], &by_x, &by_z]) {
+        for (found, expected) in found.values().iter().zip(expected) {
+            assert!((found - expected).abs() <= 1e-5 * expected.abs(), "{found}, expected {expected}");
+        }
+    }
+}
+
 #[test]
 fn losses_of_classes() {
     let classes = |path: &str| labels(&format!("{path}/target"), &[4], 6);
