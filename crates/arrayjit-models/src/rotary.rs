@@ -49,8 +49,9 @@ enum Scaling {
 }
 
 impl RotaryConfig {
-    pub(crate) fn new(base: f64) -> RotaryConfig {
-        RotaryConfig { base, scaling: Scaling::None, divisors: None, amplitude: 1.0 }
+    /// Unscaled angles of layers with a window, beside these of the others.
+    pub(crate) fn local(&self, base: f64) -> RotaryConfig {
+        RotaryConfig { base, scaling: Scaling::None, divisors: None, amplitude: self.amplitude }
     }
 
     /// Reads `rope_parameters`, or `rope_theta` and `rope_scaling` in older configurations.
@@ -228,5 +229,14 @@ mod tests {
             assert!((frequencies[1] - frequency).abs() < 1e-6, "{key}: {frequencies:?}");
             assert!((found - amplitude).abs() < 1e-6, "{key}: {found}");
         }
+    }
+
+    /// llama.cpp multiplies the cosines and sines of Gemma 3's layers with a window too.
+    #[test]
+    fn local_layers_have_the_amplitude_of_others() {
+        let config =
+            Config(json!({"amplitude": 0.5, "type": "linear", "factor": 4.0}).as_object().unwrap().clone());
+        let local = RotaryConfig::of_keys(&config, &Config::default()).unwrap().local(100.0);
+        assert_eq!(local.frequencies(4), (vec![1.0, 0.1], 0.5));
     }
 }

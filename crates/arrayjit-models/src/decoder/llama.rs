@@ -175,7 +175,7 @@ fn rotaries(config: &Config, family: Family) -> Result<(RotaryConfig, RotaryConf
     }
     let rotary = RotaryConfig::read(config)?;
     let local = match family {
-        Family::Gemma3 => RotaryConfig::new(config.number("rope_local_base_freq")?.unwrap_or(10_000.0)),
+        Family::Gemma3 => rotary.local(config.number("rope_local_base_freq")?.unwrap_or(10_000.0)),
         _ => rotary.clone(),
     };
     Ok((rotary, local))
