@@ -14,6 +14,9 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
+    /// The types of safetensors files and of torch's, for messages.
+    pub(crate) const FLOATS: &str = "f64, f32, f16, bf16";
+
     /// The names of all encodings that a GGUF file may have, for messages.
     pub(crate) const GGUF: &str = "F32, F64, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K";
 

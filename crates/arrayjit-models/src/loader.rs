@@ -136,6 +136,10 @@ impl<'w> Loader<'w> {
                 }
                 Some(_) => {}
                 None => {
+                    if let Some(found) = self.weights.other(name) {
+                        let (name, found) = (name.clone(), found.clone());
+                        return Err(ModelError::Encoding { name, found, expected: Encoding::FLOATS });
+                    }
                     self.missing.borrow_mut().push((name.clone(), shape.to_vec()));
                     is_complete = false;
                 }

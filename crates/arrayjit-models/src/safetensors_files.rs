@@ -23,7 +23,10 @@ pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<()> {
             Dtype::F32 => Encoding::F32,
             Dtype::F16 => Encoding::F16,
             Dtype::BF16 => Encoding::Bf16,
-            _ => continue, // such as positions of BERT, which are numbered anyway
+            other => {
+                weights.note_other(name, format!("{other:?}").to_lowercase());
+                continue;
+            }
         };
         let offset = start + info.data_offsets.0 as u64;
         weights.add(name, &file, offset, info.shape.clone(), encoding).in_file(path)?;

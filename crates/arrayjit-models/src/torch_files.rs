@@ -21,7 +21,10 @@ pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<()> {
             DType::F32 => Encoding::F32,
             DType::F16 => Encoding::F16,
             DType::Bf16 => Encoding::Bf16,
-            _ => continue, // such as positions of BERT, which are numbered anyway
+            other => {
+                weights.note_other(name, other.to_string());
+                continue;
+            }
         };
         if !tensor.is_contiguous() {
             let (what, found) = (format!("the order of `{name}`"), format!("strides {:?}", tensor.strides));

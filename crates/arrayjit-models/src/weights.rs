@@ -62,6 +62,8 @@ struct StoredTensor {
 #[derive(Default)]
 pub(crate) struct Weights {
     tensors: BTreeMap<String, StoredTensor>,
+    /// The types of tensors that no model computes with, such as integers.
+    others: BTreeMap<String, String>,
     /// Whether a tensor that the model does not use is an error. Folders of the hub often have some.
     is_exact: bool,
 }
@@ -102,8 +104,19 @@ impl Weights {
         Ok(())
     }
 
+    /// Notes a tensor of a type that is not read. It may be one that models have no use for, such as the
+    /// positions of BERT.
+    pub(crate) fn note_other(&mut self, name: String, found: String) {
+        self.others.insert(name, found);
+    }
+
+    /// The type of a tensor that is not read.
+    pub(crate) fn other(&self, name: &str) -> Option<&String> {
+        self.others.get(name)
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.keys().map(String::as_str)
+        self.tensors.keys().chain(self.others.keys()).map(String::as_str)
     }
 
     /// The shape of a tensor; none if the files do not have it.
@@ -113,8 +126,9 @@ impl Weights {
 
     /// Gives every tensor another name. From now on a model must use all of them.
     pub(crate) fn renamed(self, rename: impl Fn(&str) -> String) -> Weights {
-        let tensors = self.tensors.into_iter().map(|(name, tensor)| (rename(&name), tensor));
-        Weights { tensors: tensors.collect(), is_exact: true }
+        let tensors: BTreeMap<_, _> =
+            self.tensors.into_iter().map(|(name, tensor)| (rename(&name), tensor)).collect();
+        Weights { tensors, is_exact: true, others: self.others }
     }
 
     /// Fails if a model must use all tensors, and uses these alone.

@@ -77,8 +77,10 @@ pub(crate) fn safetensors(tensors: &[(String, Vec<usize>)], dtype: Dtype) -> Vec
     ::safetensors::serialize(views, None).unwrap()
 }
 
-/// Writes a file as `torch.save` does, with generated tensors of f32 in one storage.
-pub(crate) fn write_torch_weights(path: &Path, tensors: &[(String, Vec<usize>)]) {
+/// Writes a file as `torch.save` does, with generated tensors of f32 in one storage, or with their bits as
+/// another type of 4 bytes.
+pub(crate) fn write_torch_weights(path: &Path, tensors: &[(String, Vec<usize>)], storage: &str) {
+    let class = format!("ctorch\n{storage}\n");
     let values: Vec<f32> = tensors.iter().flat_map(|(name, shape)| generated(name, shape)).collect();
     let int = |value: usize| [b"J".as_slice(), &(value as u32).to_le_bytes()].concat();
     let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
@@ -92,7 +94,7 @@ pub(crate) fn write_torch_weights(path: &Path, tensors: &[(String, Vec<usize>)])
         let storage = [
             b"(" as &[u8],
             &text("storage"),
-            b"ctorch\nFloatStorage\n",
+            class.as_bytes(),
             &text("0"),
             &text("cpu"),
             &int(values.len()),
