@@ -70,7 +70,7 @@ impl BertConfig {
             positions: rows,
             first_position,
             types: config.size("type_vocab_size")?.unwrap_or(1),
-            eps: config.number("layer_norm_eps")?.unwrap_or(1e-12),
+            eps: config.epsilon("layer_norm_eps")?.unwrap_or(1e-12),
             activation: Activation::read(config, "hidden_act")?,
             body: if is_bert { "bert" } else { "roberta" },
         })

@@ -70,6 +70,12 @@ impl Config {
         self.typed(key, "a finite number", |value| value.as_f64().filter(|number| number.is_finite()))
     }
 
+    /// What is added to a variance before the root is taken.
+    pub(crate) fn epsilon(&self, key: &str) -> Result<Option<f64>> {
+        let is_valid = |number: &f64| (0.0..).contains(number) && number.is_finite();
+        self.typed(key, "a finite number, 0 or more", |value| value.as_f64().filter(is_valid))
+    }
+
     pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "true or false", Value::as_bool)
     }

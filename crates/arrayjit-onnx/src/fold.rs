@@ -104,8 +104,9 @@ impl Folding<'_> {
             return None;
         }
         let epsilon = match node.attributes.get("epsilon") {
-            Some(Attribute::Float(value)) => f64::from(*value),
+            Some(Attribute::Float(value)) if *value >= 0.0 => f64::from(*value),
             None => f64::from(1e-5f32),
+            // The operator rejects it.
             Some(_) => return None,
         };
         let mut values = Vec::new();

@@ -9,7 +9,7 @@ use arrayjit::{
 use arrayjit_collectives::CollectiveError;
 use tnode::SizeMismatch;
 
-use crate::session::NonFiniteCause;
+use crate::{graph::Graph, session::NonFiniteCause};
 
 /// The result of an operation of graphs, models or training.
 pub(crate) type Result<T, E = TensorError> = std::result::Result<T, E>;
@@ -233,6 +233,14 @@ pub(crate) fn misfit(
     expected: impl Into<String>,
 ) -> TensorError {
     TensorError::Argument { argument, found: found.to_string(), expected: expected.into() }
+}
+
+/// Rejects what a variance plus the number may have no root of.
+pub(crate) fn check_epsilon(graph: &Graph, call: Call, eps: f64) -> Result<()> {
+    match eps >= 0.0 && eps.is_finite() {
+        true => Ok(()),
+        false => Err(graph.fail(call, misfit("eps", eps, "a finite number, 0 or more"))),
+    }
 }
 
 fn within(module: &str) -> String {

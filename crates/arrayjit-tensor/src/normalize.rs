@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result},
+    error::{Call, Result, check_epsilon},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::{access, axis_at, letter, whole},
@@ -73,7 +73,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Weights of another shape than the last axis, or integers.
+    /// Weights of another shape than the last axis, a negative `eps`, or integers.
     #[track_caller]
     pub fn layer_norm(
         &self,
@@ -84,6 +84,7 @@ impl Tensor {
         let call = Call::new("layer_norm");
         let (weight, bias) = (weight.argument(), bias.argument());
         self.floats(call)?;
+        check_epsilon(self.graph(), call, eps)?;
         let last = self.last_axis(call, &[weight, bias])?;
         let rank = self.rank();
         let (wide, narrow) = sum_types(self.dtype());
@@ -109,7 +110,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Weights of another shape than the last axis, or integers.
+    /// Weights of another shape than the last axis, a negative `eps`, or integers.
     #[track_caller]
     pub fn rms_norm(&self, weight: impl TensorOperand, eps: impl Into<Option<f64>>) -> Result<Tensor> {
         let call = Call::new("rms_norm");
@@ -119,6 +120,7 @@ impl Tensor {
         let rank = self.rank();
         let (wide, narrow) = sum_types(self.dtype());
         let eps = eps.into().unwrap_or(if wide == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
+        check_epsilon(self.graph(), call, eps)?;
         let (t, r) = (whole("t", rank), whole("r", rank));
         self.graph().result(call, &[("x", Argument::Tensor(self)), ("g", weight)], |y| {
             format!(

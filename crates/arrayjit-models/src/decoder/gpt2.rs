@@ -57,7 +57,7 @@ impl Gpt2Config {
             layers: config.layers("n_layer")?,
             heads,
             positions: config.needed_size("n_positions")?,
-            eps: config.number("layer_norm_epsilon")?.unwrap_or(1e-5),
+            eps: config.epsilon("layer_norm_epsilon")?.unwrap_or(1e-5),
             activation: Activation::read(config, "activation_function")?,
             scales_scores: config.flag("scale_attn_weights")?.unwrap_or(true),
             is_transposed: config.flag("is_transposed")?.unwrap_or(false),

@@ -125,7 +125,7 @@ impl LlamaConfig {
             hidden: config.needed_size("intermediate_size")?,
             heads,
             positions: config.needed_size("max_position_embeddings")?,
-            eps: config.number("rms_norm_eps")?.unwrap_or(1e-6),
+            eps: config.epsilon("rms_norm_eps")?.unwrap_or(1e-6),
             activation: activation(config, family)?,
             qkv_bias: has_bias || family == Family::Qwen2,
             out_bias: has_bias,

@@ -56,8 +56,18 @@ fn files_of_torch_are_the_same_model() {
     );
 
     let path = folder.path().join("pytorch_model.bin");
-    write_torch_weights(&path, &tensors(&fixture));
+    write_torch_weights(&path, &tensors(&fixture), "FloatStorage");
     assert_eq!(LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap(), expected);
+
+    write_torch_weights(&path, &tensors(&fixture), "IntStorage");
+    let integers = error(folder.path()).to_string();
+    assert_eq!(
+        integers,
+        "tensor `model.embed_tokens.weight` is stored as i32, expected one of f64, f32, f16, bf16"
+    );
+    write_weights(&folder.path().join("model.safetensors"), &tensors(&fixture), Dtype::I16);
+    assert_eq!(error(folder.path()).to_string(), integers.replace("i32", "i16"));
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     assert!(matches!(error(folder.path()), ModelError::Array(_)));
@@ -66,7 +76,7 @@ fn files_of_torch_are_the_same_model() {
     let mut map = serde_json::Map::new();
     for (at, part) in tensors(&fixture).chunks(10).enumerate() {
         let file = format!("pytorch_model-{at}.bin");
-        write_torch_weights(&folder.path().join(&file), part);
+        write_torch_weights(&folder.path().join(&file), part, "FloatStorage");
         map.extend(part.iter().map(|(name, _)| (name.clone(), json!(file))));
     }
     write_json(folder.path(), "pytorch_model.bin.index.json", &json!({"weight_map": map}));
@@ -160,6 +170,9 @@ fn options_that_change_results_are_computed_or_rejected() {
         ("gpt2", "scale_attn_by_inverse_layer_idx", json!(true)),
         ("gemma3", "use_bidirectional_attention", json!(true)),
         ("bert", "is_decoder", json!(true)),
+        ("bert", "layer_norm_eps", json!(-1e-12)),
+        ("llama", "rms_norm_eps", json!(-1)),
+        ("gpt2", "layer_norm_epsilon", json!(-1e-5)),
     ] {
         let mut fixture = fixture(name);
         fixture["config"][key] = value;

@@ -160,6 +160,17 @@ impl<'n> NodeContext<'n> {
         Ok(self.float(name)?.unwrap_or(default))
     }
 
+    /// What is added to a variance before the root is taken.
+    pub(crate) fn epsilon(&self, default: f32) -> Result<f32> {
+        let epsilon = self.float_or("epsilon", default)?;
+        match epsilon >= 0.0 && epsilon.is_finite() {
+            true => Ok(epsilon),
+            false => {
+                Err(OnnxError::attribute("epsilon", format!("a finite number, 0 or more, not {epsilon}")))
+            }
+        }
+    }
+
     pub(crate) fn text_or(&self, name: &str, default: &'n str) -> Result<&'n str> {
         match self.attribute(name) {
             None => Ok(default),

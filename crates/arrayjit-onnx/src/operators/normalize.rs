@@ -67,7 +67,7 @@ fn hardest(x: &Tensor, at: isize) -> Result<Tensor, TensorError> {
 
 /// An epsilon as assignment text.
 fn epsilon(cx: &NodeContext<'_>) -> Result<String> {
-    Ok(float(DType::F32, f64::from(cx.float_or("epsilon", 1e-5)?)))
+    Ok(float(DType::F32, f64::from(cx.epsilon(1e-5)?)))
 }
 
 /// Normalization by given statistics, as in evaluation.

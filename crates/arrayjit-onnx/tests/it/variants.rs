@@ -16,6 +16,20 @@ fn float(mut node: NodeProto, name: &str, f: f32) -> NodeProto {
     node
 }
 
+#[test]
+fn a_negative_epsilon_is_named() {
+    for text in [
+        "y = LayerNormalization x w",
+        "y = InstanceNormalization x w w",
+        "y = BatchNormalization x w w w w",
+    ] {
+        let of = graph(&["x"], &["y"], vec![float(node(text), "epsilon", -1.0)]);
+        let session = session(constant(of, "w", &floats(&[1.0; 3], &[3])));
+        let error = session.run(&[("x", &floats(&[1.0; 18], &[2, 3, 3]))]).err().unwrap().to_string();
+        assert!(error.contains("attribute `epsilon`: expected a finite number, 0 or more, not -1"), "{error}");
+    }
+}
+
 const NARROW: [DType; 2] = [DType::F16, DType::Bf16];
 
 #[test]

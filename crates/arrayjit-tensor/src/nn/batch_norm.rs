@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Result},
+    error::{Call, Result, check_epsilon},
     nn::{Module, ModuleTypes, check_axis, check_rank},
     operand::{Argument, number},
     options::options,
@@ -99,6 +99,7 @@ impl<const AXES: usize> Module for BatchNorm<AXES> {
         }
         check_rank(call, x, &self.weight, 1)?;
         check_axis(call, x, 1, self.weight.shape()[0], self.weight.name())?;
+        check_epsilon(x.graph(), call, self.eps)?;
         let is_training = x.graph().is_training();
         if is_training && channels > 0 && batch * space.iter().product::<usize>() < 2 {
             let expected = "at least two values per channel, since their variance is used in training";

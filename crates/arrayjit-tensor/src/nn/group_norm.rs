@@ -1,7 +1,7 @@
 //! Normalization of each element of a batch: over groups of channels or over the last axis.
 
 use crate::{
-    error::{Call, Result, misfit},
+    error::{Call, Result, check_epsilon, misfit},
     nn::{Module, ModuleTypes, check_axis, check_divisor, check_rank},
     operand::{Argument, number},
     options::options,
@@ -150,6 +150,7 @@ impl Module for GroupNorm {
         let channels = self.weight.shape()[0];
         check_divisor(call, x, ("groups", self.groups), channels)?;
         check_axis(call, x, 1, channels, self.weight.name())?;
+        check_epsilon(x.graph(), call, self.eps)?;
         let types = ModuleTypes::new(x, &self.weight);
         let inner = channels / self.groups;
         // Channel `inner·g + c` is channel c of group g.

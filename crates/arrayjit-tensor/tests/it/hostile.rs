@@ -7,8 +7,8 @@ use arrayjit_tensor::{
     Backend, ConvOptions, DType, Graph, HostArray, Init, ModelState, Params, PoolOptions, Tensor,
     TensorError,
     nn::{
-        Conv2d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm, Module,
-        MultiHeadAttention,
+        BatchNorm2d, Conv2d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm,
+        Module, MultiHeadAttention, RmsNorm,
     },
     optim::{Adam, AdamW, Optimizer, OptimizerState, Sgd, UpdateRule},
     session::{Batch, Session},
@@ -175,6 +175,24 @@ fn options_of_optimizers_are_checked() {
         found(&Sgd::new(0.1).nesterov(true)),
         "update: momentum is 0, expected more than 0, as nesterov needs"
     );
+}
+
+#[test]
+fn a_negative_eps_is_rejected() {
+    let params = Params::new(1);
+    let layer = LayerNorm::new(&params.sub("layer"), 4).unwrap().eps(-1.0);
+    let rms = RmsNorm::new(&params.sub("rms"), 4).unwrap().eps(f64::NAN);
+    let batch = BatchNorm2d::new(&params.sub("batch"), 4).unwrap().eps(-1.0);
+    let group = GroupNorm::new(&params.sub("group"), 2, 4).unwrap().eps(f64::INFINITY);
+    let modules: [(&str, &dyn Module); 4] =
+        [("layer_norm", &layer), ("rms_norm", &rms), ("batch_norm", &batch), ("group_norm", &group)];
+    for graph in [Graph::new(), Graph::for_training()] {
+        let x = graph.input("x", [2, 4, 4, 4], DType::F32).unwrap();
+        for (name, module) in modules {
+            let error = failed(module.forward(&x));
+            assert!(error.starts_with(name) && error.contains(": eps is "), "{error}");
+        }
+    }
 }
 
 /// A file that is torn or whose bytes changed is an error or loads whole.

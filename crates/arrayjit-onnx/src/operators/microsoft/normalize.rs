@@ -53,7 +53,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
 ];
 
 fn epsilon(cx: &NodeContext<'_>, default: f32) -> Result<(&'static str, Attribute)> {
-    Ok(("epsilon", Attribute::Float(cx.float_or("epsilon", default)?)))
+    Ok(("epsilon", Attribute::Float(cx.epsilon(default)?)))
 }
 
 /// The sum of the operand, of the one that skips a layer, and of a bias, if the node has one.
