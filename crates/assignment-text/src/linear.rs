@@ -270,8 +270,7 @@ fn scale(mut linear: Linear, factor: i64) -> Result<Linear> {
 fn divide(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear> {
     let (dividend, divisor) = constants(&a, b, op_span)?;
     if dividend.checked_rem(divisor) != Some(0) {
-        let found = "a division that leaves a remainder";
-        return Err(TextErrorKind::NotAffine { found }.at(&(a.span.start..b.span.end)));
+        return Err(TextErrorKind::NotWhole { dividend, divisor }.at(&(a.span.start..b.span.end)));
     }
     Ok(Linear { terms: vec![], offset: dividend / divisor, span: a.span.start..b.span.end })
 }

@@ -275,6 +275,9 @@ pub enum TextErrorKind {
     /// An index that is not a sum of multiples of letters and symbols.
     #[error("an index is a sum of integers and integer multiples of letters and symbols; found {found}")]
     NotAffine { found: &'static str },
+    /// A quotient in an index that is no integer.
+    #[error("an index is an integer, and `{dividend} / {divisor}` is none")]
+    NotWhole { dividend: i64, divisor: i64 },
     /// One letter indexes two axes of different sizes.
     #[error(
         "letter `{letter}` runs over {} (axis {from}), but axis {axis} of node `{node}` has {found}",

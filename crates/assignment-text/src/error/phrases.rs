@@ -68,8 +68,9 @@ pub(super) fn similar_names(near: &[String]) -> String {
     }
 }
 
+/// Where dimensions come from; the example has the closing mark.
 pub(super) fn dims_origin(line: usize, example: &str) -> String {
-    format!("; its dimensions are those of line {line}, which writes it first; declare it, as in `{example}`")
+    format!("; its dimensions are those of line {line}, which writes it first; declare it, as in `{example}")
 }
 
 pub(super) fn function_hint(near: &[String], instead: Option<Synonym>) -> String {

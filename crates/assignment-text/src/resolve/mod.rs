@@ -244,14 +244,19 @@ impl StepResolver<'_> {
     /// Adds to an error about an index where the dimensions of an intermediate come from.
     fn with_first_write(&self, error: LocatedError) -> LocatedError {
         error.map(|mut kind| {
-            if let TextErrorKind::OutOfBounds { node, axis, hi, inferred, .. } = &mut kind {
+            if let TextErrorKind::OutOfBounds { node, axis, lo, hi, inferred, .. } = &mut kind {
                 let mut earlier = self.names.intermediates().take_while(|write| write.step < self.at);
                 let found = earlier
                     .find_map(|write| Some((write, write.node.as_ref().filter(|n| n.name() == *node)?)));
                 *inferred = found.and_then(|(write, node)| {
                     let sizes = grown(&node.dims_without_padding().ok()?, *axis, *hi)?;
                     let line = SourceSpan::new(self.text.clone(), write.span.start..write.span.start).line();
-                    Some(Box::new((line, example(&written(node), DType::F32, &sizes))))
+                    let declared = example(&written(node), DType::F32, &sizes);
+                    // One position of an only axis may be meant as a node of a family.
+                    let is_position = lo == hi && sizes.len() == 1;
+                    let member = format!("`, or write `{}[{hi}][]` for a node of a family", written(node));
+                    let end = if is_position { &*member } else { "`" };
+                    Some(Box::new((line, declared + end)))
                 });
             }
             kind

@@ -166,9 +166,9 @@ fn sizes() {
     check(
         "size d = 7\ny[i,j] := x[i,j] where i < d / 2",
         expect![[r#"
-        line 2, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a division that leaves a remainder
-        2 | y[i,j] := x[i,j] where i < d / 2
-          |                            ^^^^^"#]],
+            line 2, column 28: an index is an integer, and `7 / 2` is none
+            2 | y[i,j] := x[i,j] where i < d / 2
+              |                            ^^^^^"#]],
     );
     check(
         "size d = 6\ny[d,j] := x[0,j]",

@@ -250,6 +250,16 @@ fn ambiguities_name_the_declaration_that_settles_them() {
               |   ^^^^^"#]],
         ),
         (
+            "f[0] := x[0,0]\nrepeat l in 0..3 { f[l + 1] := f[l] * 2 }",
+            expect![[r#"
+                line 2, column 22: index `l + 1` takes values 1..=1, but axis 0 of node `f` has 1 element; its dimensions are those of line 1, which writes it first; declare it, as in `node f f32[2]`, or write `f[1][]` for a node of a family
+                2 | repeat l in 0..3 { f[l + 1] := f[l] * 2 }
+                  |                      ^^^^^
+                for `l` = 0, line 2, column 1
+                2 | repeat l in 0..3 { f[l + 1] := f[l] * 2 }
+                  | ^^^^^^^^^^^^^^^^"#]],
+        ),
+        (
             "y[b,i] := x[b,i]\nz[b] := y[b]",
             expect![[r#"
             line 2, column 9: node `y` has dimensions [8, 4], expected 2 indices, found 1
