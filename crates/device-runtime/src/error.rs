@@ -277,8 +277,8 @@ pub enum RunError {
     Unwritten { node: String, task: String },
     /// A single node exceeds the maximum size of a pool.
     #[error(
-        "node `{node}` needs {bytes} bytes for {stream}, and a pool of its device holds at most {cap}; the setting \
-         pool_bytes raises this limit, except on GPUs behind wgpu"
+        "node `{node}` needs {bytes} bytes for {stream}, and a pool of its device holds at most {cap}; \
+         `Device::with_pool_cap`, in arrayjit the setting pool_bytes, raises this limit, except on GPUs behind wgpu"
     )]
     NodeTooLarge { node: String, stream: String, bytes: usize, cap: usize },
     /// A schedule and an artifact that contradict each other: a defect of the producer of the code.

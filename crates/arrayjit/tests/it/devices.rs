@@ -48,7 +48,7 @@ fn a_setting_bounds_the_size_of_a_node() {
         let error = link(99).unwrap_err();
         assert!(matches!(&error, RunError::NodeTooLarge { bytes: 100, cap: 99, .. }), "{name}: {error}");
         assert!(error.to_string().ends_with(
-            "holds at most 99; the setting pool_bytes raises this limit, except on GPUs behind wgpu"
+            "holds at most 99; `Device::with_pool_cap`, in arrayjit the setting pool_bytes, raises this limit, except on GPUs behind wgpu"
         ));
     }
 }
