@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::peers_venv;
 
-/// Options of `cargo xtask bench`.
+/// Options of `cargo xtask bench`, which `cargo xtask bench -- --help` explains.
 #[derive(clap::Args)]
-#[command(disable_help_flag = true)]
 pub(crate) struct BenchArgs {
     /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE]
     /// [--tune [FILE]] [--report FILE] [--record] [--memory] [--smoke] [--keep-going] [--describe]
-    /// [--kernels] [--kernels-page FILE] [--resume] [--idle] [--scaling FILE,..]`
+    /// [--kernels] [--kernels-page FILE] [--resume] [--idle] [--scaling FILE,..]`; `-- --help` builds the
+    /// benchmarks, which explain them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }

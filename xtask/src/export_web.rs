@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail};
 
 /// Options of `cargo xtask export-web`.
 #[derive(clap::Args)]
-#[command(disable_help_flag = true)]
 pub(crate) struct ExportWebArgs {
     /// `FILE.lir | --example digits [--out DIR] [--check]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
