@@ -269,10 +269,12 @@ fn local_response(cx: &mut NodeContext<'_>) -> Lowered {
     let all = letters(x.rank());
     let mut index = all.clone();
     index[1] = format!("i1 + k - {}", (size - 1) / 2);
-    let near = source.padded("0", &index);
+    let (dtype, wide) = (x.dtype(), wide(x.dtype()));
+    let near = format!("{wide}({})", source.padded("0", &index));
     let [y, q] = ["y", "q"].map(|name| access(name, &all));
     let text = format!(
-        "{q} :+= {near} * {near} where {}, k < {size}\n{y} := {} / pow({bias} + {alpha} * {q}, {beta})",
+        "{q} :+= {near} * {near} where {}, k < {size}\n\
+         {y} := {dtype}({wide}({}) / pow({bias} + {alpha} * {q}, {beta}))",
         crate::shape::ranges(x.shape()),
         source.whole()
     );
@@ -287,6 +289,7 @@ fn lp(cx: &mut NodeContext<'_>) -> Lowered {
         return Err(OnnxError::attribute("p", "1 or 2"));
     }
     let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| {
+        let x = x.to_dtype(wide(x.dtype()))?;
         let powers = if p == 1 { x.abs()? } else { x.square()? };
         let sum = powers.sum_keepdim(at)?;
         let norm = if p == 1 { sum.clone() } else { sum.sqrt()? };
@@ -301,6 +304,7 @@ fn mean_variance(cx: &mut NodeContext<'_>) -> Lowered {
     let reduced = crate::shape::axes(&given, x.rank())?;
     let axes: Vec<isize> = reduced.into_iter().map(|at| at as isize).collect();
     let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| {
+        let x = x.to_dtype(wide(x.dtype()))?;
         let distance = x.sub(x.mean_keepdim(axes.as_slice())?)?;
         let deviation = distance.square()?.mean_keepdim(axes.as_slice())?.sqrt()?;
         distance.div((deviation + 1e-9)?)

@@ -16,17 +16,37 @@ fn float(mut node: NodeProto, name: &str, f: f32) -> NodeProto {
     node
 }
 
+/// Squares of f16 overflow from 256 on, and means of narrow floats need more bits than they have.
+#[test]
+fn norms_of_narrow_floats_are_wide() {
+    for dtype in NARROW {
+        for (call, expected) in [
+            (node("y = LpNormalization x"), [0.6, 0.8]),
+            (int(node("y = LRN x"), "size", 1), [300.0 / 10f64.powf(0.75), 400.0 / 17f64.powf(0.75)]),
+            (ints(node("y = MeanVarianceNormalization x"), "axes", &[3]), [-1.0, 1.0]),
+        ] {
+            let (operator, mut x) = (call.op_type.clone(), HostArray::zeros(dtype, [1, 1, 1, 2]).unwrap());
+            x.set_values(&[300.0, 400.0]).unwrap();
+            let found = session(graph(&["x"], &["y"], vec![call])).run(&[("x", &x)]).unwrap()[0].values();
+            for (found, expected) in found.iter().zip(expected) {
+                assert!((found / expected - 1.0).abs() < 0.01, "{operator}, {dtype}: {found}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_negative_epsilon_is_named() {
-    for text in [
-        "y = LayerNormalization x w",
-        "y = InstanceNormalization x w w",
-        "y = BatchNormalization x w w w w",
-    ] {
+    for text in
+        ["y = LayerNormalization x w", "y = InstanceNormalization x w w", "y = BatchNormalization x w w w w"]
+    {
         let of = graph(&["x"], &["y"], vec![float(node(text), "epsilon", -1.0)]);
         let session = session(constant(of, "w", &floats(&[1.0; 3], &[3])));
         let error = session.run(&[("x", &floats(&[1.0; 18], &[2, 3, 3]))]).err().unwrap().to_string();
-        assert!(error.contains("attribute `epsilon`: expected a finite number, 0 or more, not -1"), "{error}");
+        assert!(
+            error.contains("attribute `epsilon`: expected a finite number, 0 or more, not -1"),
+            "{error}"
+        );
     }
 }
 
