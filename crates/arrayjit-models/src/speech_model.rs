@@ -14,7 +14,7 @@ use crate::{
     log_mel::{LogMel, LogMelConfig, LogMelTables},
     sampling::{GenerateOptions, Sampler},
     speech_times::TimeTokens,
-    speech_tokens::{SpeechTask, SpeechTokens},
+    speech_tokens::{SpeechTask, SpeechTokens, code},
     text_tokenizer::TextTokenizer,
     weight_folder,
     whisper::{Encoder, WhisperConfig, WhisperDecoder},
@@ -195,7 +195,7 @@ impl SpeechModel {
         self.check(samples, options)?;
         let mut transcript = Transcript {
             options,
-            language: options.language.clone(),
+            language: options.language.as_deref().map(|name| code(name).to_owned()),
             sampler: sampler(options)?,
             segments: Vec::new(),
         };

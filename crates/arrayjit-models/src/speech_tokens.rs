@@ -185,7 +185,7 @@ impl SpeechTokens {
 }
 
 /// The code of a language, such as `de` of `<|de|>`.
-fn code(name: &str) -> &str {
+pub(crate) fn code(name: &str) -> &str {
     name.trim_start_matches("<|").trim_end_matches("|>")
 }
 

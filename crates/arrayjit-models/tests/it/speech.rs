@@ -163,7 +163,7 @@ fn options_choose_the_text() {
     assert_eq!(segments[0].tokens, tokens(&fixture["windows"][0]["tokens"])[..8], "the rest of the context");
     assert_eq!((segments[0].text.trim(), language.as_deref()), (text.as_str(), Some("de")));
     let named = transcribe(TranscribeOptions { language: Some("<|de|>".to_owned()), ..plain() });
-    assert_eq!(named.segments, segments);
+    assert_eq!((named.language, named.segments), (language, segments.clone()));
     let sampled = |seed| TranscribeOptions { temperature: 20.0, seed, ..plain() };
     assert_eq!(transcribe(sampled(1)), transcribe(sampled(1)));
     assert_ne!(transcribe(sampled(1)), transcribe(sampled(2)));
