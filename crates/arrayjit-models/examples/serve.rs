@@ -202,7 +202,8 @@ fn stream(writer: &mut impl Write, dialogue: &Dialogue, mut answer: BatchAnswer)
 
 fn embed(mut body: Value, model: Option<&EmbeddingModel>) -> Result<Value, Failure> {
     let model = model.ok_or((404, "there is no embedding model".to_owned()))?;
-    let texts = texts(body["input"].take())?;
+    let input = body.get_mut("input").ok_or((400, "`input` is missing".to_owned()))?;
+    let texts = texts(input.take())?;
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let vectors = model.embed(&texts).map_err(wrong)?;
     let tokens = texts.iter().map(|text| Ok(model.tokens(text)?.len()));

@@ -106,6 +106,7 @@ fn chats_streams_and_embeddings_are_served() {
     }
     for (path, body, status, problem) in [
         ("/v1/chat/completions", json!({"messages": 1}), 400, "invalid type"),
+        ("/v1/embeddings", json!([]), 400, "`input` is missing"),
         ("/v1/chat/completions", json!({"messages": []}), 400, "the prompt has no tokens"),
         ("/v1/models", json!({}), 404, "expected POST"),
     ] {
