@@ -7,7 +7,8 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen_core::canonical::adds_products;
 use codegen_core::{
@@ -231,15 +232,19 @@ fn part_listing(
 }
 
 /// The thread pool that compiles. It has as many threads as the CPU runs at once, with stacks that are large
-/// enough for the deepest loops and expressions that the limits allow.
+/// enough for the deepest loops and expressions that the limits allow. A process that `fork` made has none of
+/// the threads, so it starts others.
 pub(crate) fn workers() -> Result<&'static ThreadPool, CodegenError> {
-    static WORKERS: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
-    let start = || {
-        let named = |i| format!("compile-{i}");
-        let pool = ThreadPoolBuilder::new().stack_size(STACK_BYTES).thread_name(named).build();
-        pool.map_err(|e| e.to_string())
-    };
-    WORKERS.get_or_init(start).as_ref().map_err(|e| failed("", "starting threads", e.clone()))
+    static WORKERS: Mutex<Option<(u32, &ThreadPool)>> = Mutex::new(None);
+    let mut workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = process::id();
+    if let Some((_, pool)) = workers.filter(|(started_by, _)| *started_by == process) {
+        return Ok(pool);
+    }
+    let named = |i| format!("compile-{i}");
+    let pool = ThreadPoolBuilder::new().stack_size(STACK_BYTES).thread_name(named).build();
+    let pool = Box::leak(Box::new(pool.map_err(|e| failed("", "starting threads", e.to_string()))?));
+    Ok(workers.insert((process, pool)).1)
 }
 
 const STACK_BYTES: usize = 32 << 20;

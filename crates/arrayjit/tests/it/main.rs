@@ -44,6 +44,7 @@ mod error_messages;
 mod fallback;
 #[cfg(unix)]
 mod foreign_environment;
+mod forked;
 #[cfg(feature = "cranelift")]
 mod gradient_goldens;
 #[cfg(feature = "cranelift")]
