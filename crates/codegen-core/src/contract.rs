@@ -323,6 +323,11 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
     }
 }
 
+/// The kernel in front of a message; nothing of a failure that belongs to none.
+fn of_kernel(kernel: &str) -> String {
+    if kernel.is_empty() { String::new() } else { format!("kernel `{kernel}`: ") }
+}
+
 /// The reason why a codegen did not compile a kernel.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -332,7 +337,7 @@ pub enum CodegenError {
     #[error("kernel `{kernel}`: {codegen} does not support {op}: {why}")]
     Unsupported { codegen: String, kernel: String, op: String, why: String },
     /// A legal kernel was rejected: a bug here or in the platform's compiler.
-    #[error("kernel `{kernel}`: {codegen} failed in {stage}: {message}")]
+    #[error("{}{codegen} failed in {stage}: {message}", of_kernel(kernel))]
     Failed { codegen: String, kernel: String, stage: &'static str, message: String },
     /// The choice of a kernel does not fit the kernel.
     #[error("kernel `{kernel}`: the choice `{choice}` does not fit: {why}")]

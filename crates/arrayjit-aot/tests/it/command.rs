@@ -122,6 +122,12 @@ const BAD_CALLS: &[(&str, &[&str])] = &[
     ("copy.txt --target i686-pc-windows-gnu", &["`i686-pc-windows-gnu`", "only for x86-64 and"]),
     ("copy.txt --target x86_64-unknown-linux-gnux32", &["gnux32`", "64-bit pointers"]),
     ("copy.txt --target aarch64_be-unknown-linux-gnu", &["`aarch64_be-unknown-linux-gnu`", "little-endian"]),
+    ("copy.txt --target x86_64-unknown-uefi", &["`x86_64-unknown-uefi`", "not for UEFI"]),
+    #[cfg(not(feature = "cross"))]
+    (
+        "copy.txt --target aarch64-unknown-none",
+        &["cannot compile copy.txt: cranelift failed in target set-up", "its architecture is left out"],
+    ),
     ("copy.txt --target aarch64-pc-windows-msvc", &["`aarch64-pc-windows-msvc`", "ARM64 with Windows"]),
     (
         "layer.onnx --size n=3 --products --target x86_64-unknown-linux-gnu --level x86-64-v2",

@@ -63,7 +63,7 @@ pub enum TargetError {
     Triple { triple: String, why: String },
     /// There is no code generator for the system.
     #[error(
-        "there is no code for `{triple}`, only for x86-64 and ARM64 (little-endian, with 64-bit pointers) with ELF, Mach-O or COFF files, and not for ARM64 with Windows"
+        "there is no code for `{triple}`, only for x86-64 and ARM64 (little-endian, with 64-bit pointers) with ELF, Mach-O or COFF files, and not for UEFI or ARM64 with Windows"
     )]
     Unsupported { triple: String },
     /// The processor of the system does not have the level.
@@ -147,7 +147,8 @@ fn parse(text: &str) -> Result<Triple, TargetError> {
     let has_words =
         parsed.pointer_width() == Ok(PointerWidth::U64) && parsed.endianness() == Ok(Endianness::Little);
     let is_supported = match parsed.architecture {
-        _ if !has_words => false,
+        // Its functions have the calling convention of Windows, but the files would be ELF.
+        _ if !has_words || parsed.operating_system == OperatingSystem::Uefi => false,
         Architecture::X86_64 => true,
         // Vector programs may use the register that Windows reserves.
         Architecture::Aarch64(_) => parsed.operating_system != OperatingSystem::Windows,
