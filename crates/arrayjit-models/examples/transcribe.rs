@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [folder, file, language @ ..] = &arguments[..] else {
         return Err("usage: transcribe FOLDER FILE [LANGUAGE]".into());
     };
-    let (samples, sample_rate) = read_wav(Path::new(file))?;
+    let (samples, sample_rate) = read_wav(Path::new(file)).map_err(|error| format!("{file}: {error}"))?;
     let language = language.first().cloned();
     let options =
         TranscribeOptions { sample_rate, language, timestamps: true, ..TranscribeOptions::default() };
