@@ -56,6 +56,16 @@ pub(crate) struct Attention {
     pub(crate) diagonal: Option<i32>,
 }
 
+impl Attention {
+    /// Whether there can be tiles that only some rows attend to in full, or tiles that all rows do.
+    fn has_tiles(&self, tile: &AttentionTile, is_edge: bool) -> bool {
+        match is_edge {
+            true => self.diagonal.is_some() || !self.positions.is_multiple_of(tile.positions),
+            false => self.positions >= tile.positions,
+        }
+    }
+}
+
 /// An operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttentionOperand {
@@ -298,6 +308,9 @@ impl Kernel<'_> {
         let ends = self.ends(b, row);
         let stage = b.mov(RegClass::B32, 0_u32);
         for (is_edge, end) in [(false, ends[0]), (true, ends[1])] {
+            if !self.attention.has_tiles(self.tile, is_edge) {
+                continue;
+            }
             let b = callbacks.builder();
             let runs = b.compare(CmpOp::Lt, Ty::S32, self.position, end);
             let mut body = |callbacks: &mut dyn AttentionCallbacks| {
