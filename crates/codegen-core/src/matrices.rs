@@ -10,7 +10,8 @@ use crate::canonical::{Arrays, Axis, Contraction, read_of};
 /// A matmul, or a batch of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatmulNest {
-    /// The loops and the epilogue.
+    /// The loops and the epilogue. Rows are one loop, and so are columns: loops that form one axis are
+    /// replaced by the innermost one with the iterations of all, since all accesses move along it alike.
     pub contraction: Contraction,
     /// Operand A: rows by `k`.
     pub left: Matrix,
@@ -42,6 +43,10 @@ impl MatmulNest {
         let matrix = |factor, side| Matrix::of(factor, side, &contraction.depth, arrays);
         let left = matrix(&contraction.left, &contraction.rows)?;
         let right = matrix(&contraction.right, &contraction.columns)?;
+        let mut contraction = contraction;
+        for is_row in [true, false] {
+            join(&mut contraction, is_row);
+        }
         Some(MatmulNest { contraction, left, right })
     }
 
@@ -54,7 +59,6 @@ impl MatmulNest {
         let strides = [&self.left, &self.right].map(|matrix| matrix.side.max(matrix.depth));
         types.contains(self.left.dtype)
             && self.left.dtype == self.right.dtype
-            && whole.columns.len() == 1
             && batch.is_some_and(|batch| batch <= MOST)
             && strides.iter().all(|&stride| stride <= MOST)
             && sizes.iter().all(|&size| (LEAST..=MOST).contains(&size))
@@ -86,6 +90,21 @@ impl MatmulNest {
         }
         let suits = |store: &Matrix| store.is_stored_in_runs(whole.num_columns());
         (!stores.is_empty() && stores.iter().all(suits)).then_some(stores)
+    }
+}
+
+/// Replaces the loops of the rows, or of the columns, by one.
+fn join(contraction: &mut Contraction, is_row: bool) {
+    let Contraction { rows, columns, start, epilogue, .. } = contraction;
+    let axes = if is_row { rows } else { columns };
+    let extent = axes.iter().map(|axis| axis.extent).product();
+    let Some(Axis { var, .. }) = axes.pop() else { return };
+    for Axis { var: outer, .. } in std::mem::replace(axes, vec![Axis { var, extent }]) {
+        let zero = Affine::constant(0);
+        walk::substitute(epilogue, outer, &zero);
+        if let Some(element) = start {
+            walk::map_own_indices(element, &mut |index| index.substitute(outer, &zero));
+        }
     }
 }
 

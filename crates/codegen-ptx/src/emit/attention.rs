@@ -44,7 +44,7 @@ impl TensorCoreAttention {
             Expr::GetLocal { local, .. } if local == locals.sums => Expr::local(locals.product),
             part => part,
         });
-        let after = names.placed(after, Some(nest.row.var), Some(nest.features[2]));
+        let after = names.placed(after, nest.row.var, nest.features[2]);
         // The expressions of a position read these locals, which hold what the kernel computes.
         let of_position = [locals.product, locals.next, locals.greatest, locals.weights, locals.weight];
         let declare =

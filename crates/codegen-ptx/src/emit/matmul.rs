@@ -4,13 +4,13 @@
 //! matrices, and writes the statements before and after the sum for each output of a thread, at its row and
 //! column.
 
-use codegen_core::canonical::{Arrays, Axis, Contraction};
+use codegen_core::canonical::{Arrays, Contraction};
 use codegen_core::emit::LoopIndex;
 use codegen_core::ir::{Block, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var};
 use codegen_core::matrices::{self, Matrix};
 use codegen_core::threads::plan;
 use codegen_core::{Checked, DType, DTypeSet, Dims, Rejection, TensorMap, TileSwizzle, reject};
-use ptx_asm::{PtxBinaryOp, Reg, RegClass, Ty};
+use ptx_asm::{Reg, RegClass, Ty};
 
 use super::memory::memory_type;
 use super::outputs::OutputVars;
@@ -45,8 +45,7 @@ impl TensorCoreMatmul {
         let stores = matrices.stores(&arrays).unwrap_or_default();
         let names = OutputVars::new(kernel);
         let contraction = &matrices.contraction;
-        let only = |axes: &[Axis]| <[Axis; 1]>::try_from(axes).ok().map(|[axis]| axis.var);
-        let [row, column] = [&contraction.rows, &contraction.columns].map(|axes| only(axes));
+        let [row, column] = [contraction.rows[0].var, contraction.columns[0].var];
         let acc = contraction.acc;
         let declare =
             Stmt::Declare { local: acc, dtype: DType::F32, dims: Dims::new(), space: Space::Register };
@@ -181,22 +180,12 @@ impl<'k> MatmulEmitter<'k> {
 
     /// Writes code for each of several adjacent outputs, with the variables set to its position.
     fn each(&mut self, outputs: OutputElements, write: impl FnMut(&mut Self, usize) -> Checked) {
-        let entered = self.enter_row(outputs.row);
+        let row = self.contraction().rows[0];
+        self.matmul.names.enter_row(&mut self.e, row, outputs.row);
         let (names, columns) = (self.matmul.names, self.contraction().num_columns());
         let checked = names.each_column(self, |writer| &mut writer.e, columns, outputs, write);
         self.note(checked);
-        (0..entered).for_each(|_| self.e.leave());
-    }
-
-    /// Sets the variables of a row and returns how many there are.
-    fn enter_row(&mut self, (row, behind): (Reg, u32)) -> usize {
-        let rows = &self.contraction().rows;
-        if let [only] = rows.as_slice() {
-            self.matmul.names.enter_row(&mut self.e, *only, (row, behind));
-            return 2;
-        }
-        let number = self.e.b.index(PtxBinaryOp::Add, Ty::U32, row, behind);
-        self.e.enter_digits(number, rows)
+        (0..2).for_each(|_| self.e.leave());
     }
 
     /// The value of a batch variable.

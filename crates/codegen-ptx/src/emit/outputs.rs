@@ -32,14 +32,10 @@ impl OutputVars {
     }
 
     /// A block with sums of variables in the places of the row and the column.
-    pub(super) fn placed(&self, mut block: Block, row: Option<LoopId>, column: Option<LoopId>) -> Block {
-        if let Some(column) = column {
-            let place = Affine::term(self.half, 2).plus(&Affine::var(self.column));
-            walk::substitute(&mut block, column, &place);
-        }
-        if let Some(row) = row {
-            walk::substitute(&mut block, row, &Affine::var(row).plus(&Affine::var(self.row)));
-        }
+    pub(super) fn placed(&self, mut block: Block, row: LoopId, column: LoopId) -> Block {
+        let place = Affine::term(self.half, 2).plus(&Affine::var(self.column));
+        walk::substitute(&mut block, column, &place);
+        walk::substitute(&mut block, row, &Affine::var(row).plus(&Affine::var(self.row)));
         block
     }
 

@@ -183,6 +183,35 @@ fn rows_of_two_loops() {
 }
 
 #[test]
+fn columns_of_three_loops() {
+    // Weights for the queries, keys and values of several heads, and a bias that is as long as they are.
+    let text = "routine @heads fast {
+         node %0 \"x\" bf16[24, 32] on_device
+         node %1 \"w\" bf16[32, 3, 2, 8] on_device
+         node %2 \"bias\" f32[3, 2, 8] on_device
+         node %3 \"start\" f32[24, 3, 2, 8] on_device
+         node %4 \"y\" bf16[24, 3, 2, 8] on_device
+         for i0 in 0..24 {
+           for i1 in 0..3 {
+             for i2 in 0..2 {
+               for i3 in 0..8 {
+                 for i4 in 0..32 {
+                   %3[i0, i1, i2, i3] :=
+                     %3[i0, i1, i2, i3] + convert f32(%0[i0, i4]) * convert f32(%1[i4, i1, i2, i3])
+                 }
+                 %4[i0, i1, i2, i3] := convert bf16(%3[i0, i1, i2, i3] + %2[i1, i2, i3])
+               }
+             }
+           }
+         }
+       }";
+    run_on_cores(text);
+    // A bias in another order leaves one loop of 8 columns.
+    let bias = text.replace("f32[3, 2, 8]", "f32[8, 2, 3]").replace("%2[i1, i2, i3]", "%2[i3, i2, i1]");
+    run(&MatmulProgram { text: bias, on_cores: false }, Target::Sm90a);
+}
+
+#[test]
 fn unsuitable_matmuls_do_without_tensor_cores() {
     // Three kinds of matmul are unsuitable: an odd K, class `Strict`, and `f32` without the option `tf32`.
     let odd = program("bf16", ["[32, 33]", "[33, 32]", "[32, 32]"], [1, 32, 32, 33], PLAIN, "");
