@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use device_runtime::StreamStrategy;
 use lowered_ir::{pipeline::OptimizeSettings, stack::with_enough};
+use tnode::DType;
 
 use crate::{
     backend::Backend,
@@ -123,9 +124,12 @@ impl Backend {
         name: String,
         parts: BackendParts,
         settings: Settings,
-        optimizer: OptimizeSettings,
+        mut optimizer: OptimizeSettings,
         tuner: Option<Arc<Tuner>>,
     ) -> Backend {
+        // Tensor cores take operands from memory, as the program rounds them.
+        let caps = parts.codegen.caps();
+        optimizer.store_rounded |= caps.workgroups.is_some() && caps.contractions.contains(DType::Bf16);
         let observer = Observers::new(&name, &parts, &settings, &optimizer);
         let BackendParts { codegen, devices } = parts;
         for device in &devices {

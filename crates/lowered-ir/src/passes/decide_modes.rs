@@ -10,15 +10,17 @@
 //! 2. a node that is read and never set, or read before it is set, is an input: materialized;
 //! 3. a node that is set and not read afterwards is an output: materialized, unless the user said otherwise;
 //! 4. a node computed by a reduction is never virtual, unless `inline_complex_computations`;
-//! 5. a node whose elements are read more often than `max_visits` and are not cheap is never virtual, unless
+//! 5. with `store_rounded`, a computed node of 16-bit floats is never virtual if products read it, or if it is
+//!    all that reads a reduction, which then need not be stored in the wider type;
+//! 6. a node whose elements are read more often than `max_visits` and are not cheap is never virtual, unless
 //!    it is rematerialized: it has at least `rematerialized_bytes`, several times as many as all that it is
 //!    computed from, and is read from memory a few times as a whole, which takes as long as computing it;
-//! 6. any other node may be virtual; if it cannot be, it is as local as the settings allow.
+//! 7. any other node may be virtual; if it cannot be, it is as local as the settings allow.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
+use tnode::{DType, ForceCtx, MemoryMode, ModeConflict, Reason};
 
 use crate::ir::{LoweredRoutine, NodeDecl, NodeRef, Numerics};
 
@@ -32,6 +34,9 @@ const LARGER_THAN_SOURCES: usize = 8;
 
 /// The most work at all uses together, for each element of a node that is rematerialized.
 const MAX_REMATERIALIZED_COST: u64 = 1 << 10;
+
+/// How often elements are read at least that a product reads.
+const READS_OF_PRODUCTS: u64 = 8;
 
 /// A memory mode that the routine contradicts.
 #[derive(Clone, PartialEq, thiserror::Error)]
@@ -229,6 +234,9 @@ impl Policy<'_> {
         if computation == ComputationCost::Reduction && !self.settings.inline_complex_computations {
             return stored(Reason::new("it is computed by a reduction"));
         }
+        if self.settings.store_rounded && self.rounds_for_reductions(node, nodes) {
+            return stored(Reason::new("reductions read or make the values that it rounds to 16 bits"));
+        }
         let simple = computation == ComputationCost::Simple && self.settings.inline_simple_computations;
         let most = self.settings.max_visits;
         match self.visits[node.index()] {
@@ -248,6 +256,43 @@ impl Policy<'_> {
                 "each element is read up to {visits} times, more than max_visits = {most}"
             ))),
         }
+    }
+
+    /// Whether a node computes 16-bit floats, and a use reads elements several times, as products do; or it
+    /// rounds what a reduction makes and only this node reads. Copies of 16-bit floats do not count.
+    fn rounds_for_reductions(&self, node: NodeRef, nodes: &[NodeDecl]) -> bool {
+        let dtype = |node: NodeRef| nodes[node.index()].dtype;
+        let is_wide = |&source: &NodeRef| dtype(source).is_float() && dtype(source).size_bytes() > 2;
+        if !is_half(dtype(node)) {
+            return false;
+        }
+        let sources = self.element(node).sources;
+        let is_sum = |&source: &NodeRef| {
+            self.stores.computation(source, &|_| false) == ComputationCost::Reduction
+                && self.facts[source].uses().count() == 1
+        };
+        !self.stores.is_copy(node) && self.is_read_by_products(node, nodes)
+            || sources.iter().filter(|source| is_wide(source)).any(is_sum)
+    }
+
+    /// Whether a use reads elements as often as a product does, or a node that may be inlined and is read so.
+    fn is_read_by_products(&self, node: NodeRef, nodes: &[NodeDecl]) -> bool {
+        let (mut seen, mut open) = (BTreeSet::from([node]), vec![node]);
+        while let Some(node) = open.pop() {
+            for read in self.facts[node].uses() {
+                if read.visits >= READS_OF_PRODUCTS {
+                    return true;
+                }
+                // A copy in 16 bits is stored itself, where products read it.
+                let is_open = |&into: &NodeRef| {
+                    !is_half(nodes[into.index()].dtype)
+                        && self.stores.computation(into, &|_| false) == ComputationCost::Simple
+                };
+                let through = read.into.filter(is_open);
+                open.extend(through.filter(|&into| seen.insert(into)));
+            }
+        }
+        false
     }
 
     /// The work of an element, with all candidates inlined.
@@ -278,6 +323,10 @@ impl Policy<'_> {
         of_sources.saturating_mul(LARGER_THAN_SOURCES) <= bytes(node)
             && element.cost.saturating_mul(visits) <= MAX_REMATERIALIZED_COST
     }
+}
+
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::Bf16)
 }
 
 /// The number of reads of an element of each node, counted as if the nodes that a decision made virtual were

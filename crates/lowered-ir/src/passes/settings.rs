@@ -16,6 +16,9 @@ pub struct OptimizeSettings {
     pub inline_simple_computations: bool,
     /// Nodes computed by a reduction are inlined too where [`max_visits`](Self::max_visits) allows.
     pub inline_complex_computations: bool,
+    /// Computed nodes of 16-bit floats that products read, or that round the results of reductions, are stored:
+    /// the target multiplies such numbers faster than wider ones, but only if they come from memory.
+    pub store_rounded: bool,
     /// Nodes with an open mode that only this routine uses may do without memory of the device; otherwise all
     /// of them get memory of the device.
     pub enable_device_only: bool,
@@ -43,6 +46,7 @@ impl Default for OptimizeSettings {
             inline_scalar_constexprs: true,
             inline_simple_computations: true,
             inline_complex_computations: false,
+            store_rounded: false,
             enable_device_only: true,
             stack_threshold_bytes: 0,
             integer_pow: 4,

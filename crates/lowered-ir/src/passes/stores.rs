@@ -61,6 +61,12 @@ impl<'a> NodeStores<'a> {
         self.compared.contains(&node)
     }
 
+    /// Whether the node is a copy of elements of another one of its type.
+    pub(super) fn is_copy(&self, node: NodeRef) -> bool {
+        let is_read = |store: &NodeStore<'_>| !store.reduces && matches!(store.value, Expr::Get { .. });
+        matches!(self.of[node.index()].as_slice(), [store] if is_read(store))
+    }
+
     /// The work of an element of the node, with the computations of the nodes that satisfy `inlined` in place
     /// of their reads.
     pub(super) fn element(&self, node: NodeRef, inlined: &impl Fn(NodeRef) -> bool) -> ElementComputation {

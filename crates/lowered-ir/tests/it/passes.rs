@@ -136,6 +136,38 @@ fn explanations_tell_each_decision() {
     assert!(text.contains("%2 \"t\": local"), "{text}");
 }
 
+/// A rounding costs a read, so it is inlined, unless the target multiplies what memory holds in 16 bits.
+#[test]
+fn roundings_for_products_are_stored_on_request() {
+    let text = |target: &str, reads: usize| {
+        format!(
+            "routine @t fast {{
+               node %0 \"x\" f32[16, 16] on_device
+               node %1 \"s\" f32[16, 16]
+               node %2 \"y\" bf16[16, 16]
+               node %3 \"z\" f32[16, 16] on_device
+               for i0 in 0..16 {{ for i1 in 0..16 {{ {target} }} }}
+               for i3 in 0..16 {{ for i4 in 0..16 {{ %2[i3, i4] := convert bf16(%1[i3, i4]) }} }}
+               for i5 in 0..16 {{ for i6 in 0..{reads} {{ for i7 in 0..16 {{
+                 %3[i5, i6] := %3[i5, i6] + convert f32(%2[i5, i7])
+               }} }} }}
+             }}"
+        )
+    };
+    let is_stored = |target: &str, reads: usize, store_rounded: bool| {
+        let settings = OptimizeSettings { store_rounded, ..OptimizeSettings::default() };
+        let routine = text::parse(&text(target, reads)).unwrap_or_else(|e| panic!("{e}"));
+        let optimized = optimize(routine, &settings).unwrap();
+        !optimized.routine.node(NodeRef(2)).mode.known_virtual()
+    };
+    let copy = "%1[i0, i1] := %0[i0, i1]";
+    let sum = "%1[i0, i1] := 0.0f32 for i2 in 0..16 { %1[i0, i1] := %1[i0, i1] + %0[i0, i2] }";
+    assert!(!is_stored(copy, 16, false) && !is_stored(sum, 16, false));
+    // A product reads each element 16 times, or a sum would be stored in f32.
+    assert!(is_stored(copy, 16, true) && is_stored(sum, 1, true));
+    assert!(!is_stored(copy, 1, true));
+}
+
 #[test]
 fn visits_are_counted_exactly_where_indices_allow() {
     let visits = |body: &str| analyze(&routine("on_device", body))[NodeRef(0)].visits;
