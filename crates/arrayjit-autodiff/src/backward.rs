@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use assignments::indexing::{AxisIndex, Projection, StaticSymbol, are_injective, are_surjective};
 use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep};
 use lowered_ir::ir::{BinaryOp, SymbolId, UnaryOp, Var};
-use tnode::TensorNode;
+use tnode::{DType, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
 use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, formula};
 use crate::rules::{self, Derivative};
-use crate::statement::{Bindings, Statement, Tape};
+use crate::statement::{Bindings, Statement, Tape, plain_name};
 
 /// The gradient of the loss by one version of a node.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub(crate) struct BackwardPass<'a> {
     gradients: BTreeMap<TensorNode, TensorNode>,
     /// The parameters that the loss depends on.
     pub(crate) reached: BTreeSet<TensorNode>,
+    /// Whether the gradient by a value that was rounded to 16 bits is rounded to the same type.
+    pub(crate) narrow: bool,
 }
 
 /// The statements of a step that write one node, and the adjoint of what they leave in it.
@@ -91,6 +93,7 @@ impl<'a> BackwardPass<'a> {
             adjoints: BTreeMap::new(),
             gradients: parameters.iter().cloned().collect(),
             reached: BTreeSet::new(),
+            narrow: false,
         }
     }
 
@@ -222,6 +225,8 @@ impl<'a> BackwardPass<'a> {
         let (once, covers) = (are_injective(&projections), are_surjective(&projections));
         let combination = combination(first, once)?;
         let keeps_old = !first.init_neutral && self.tape.forward.is_active_before(at, &first.lhs);
+        let rounded = if keeps_old { None } else { self.rounded(adjoint, parts)? };
+        let adjoint = rounded.as_ref().unwrap_or(adjoint);
         let mut statements = Vec::new();
         for accum in parts {
             statements.push(Statement::new(accum, at, once, &mut self.tape)?);
@@ -245,6 +250,25 @@ impl<'a> BackwardPass<'a> {
             Combination::Extreme => self.extreme(adjoint, &mut writes.statements, keeps_old, at),
             Combination::Product => self.product(adjoint, &mut writes.statements, keeps_old, at),
         }
+    }
+
+    /// The adjoint of values that accumulations round to 16 bits, rounded to the same type if the program asks
+    /// for it. Conversions of inputs are left out: nothing reads their gradients but the caller.
+    fn rounded(&mut self, adjoint: &Adjoint, accums: &[&Accum]) -> Result<Option<Adjoint>> {
+        let Some(first) = accums.first() else { return Ok(None) };
+        let (node, forward) = (&first.lhs, &self.tape.forward);
+        let is_computed = |operand: &Operand| operand.node().is_some_and(|node| forward.writes(node));
+        let rounds = |accum: &&Accum| {
+            let dtype = accum.rhs.dtype();
+            dtype.is_float() && dtype.size_bytes() > 2 && accum.operands().any(is_computed)
+        };
+        let is_narrow = matches!(node.dtype(), DType::F16 | DType::Bf16);
+        if !(self.narrow && is_narrow && accums.iter().any(rounds)) {
+            return Ok(None);
+        }
+        let rounded = self.tape.temporary_like(node, &format!("{}.grad", plain_name(node)), node.dtype())?;
+        self.tape.copy(&adjoint.node, &rounded, &first.origin)?;
+        Ok(Some(Adjoint { node: rounded, sparse: adjoint.sparse, given: false }))
     }
 
     /// The older version of a node has the adjoint of the newer one, in a node of its own if this one is

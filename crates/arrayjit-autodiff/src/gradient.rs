@@ -310,6 +310,7 @@ fn backward_pass(
     let forward = ForwardProgram::new(before, loss, parameters, names)?;
     check(&forward, request)?;
     let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
+    pass.narrow = program.narrow_gradients;
     let requests = program.recomputed.clone();
     pass.tape.recomputation = Recomputation::of(requests, &program.kept, &pass.tape.forward);
     pass.start(loss, seed, origin)?;

@@ -185,6 +185,29 @@ impl Graph {
         self.state().program.scan_gradient_bytes = Some(bytes).filter(|&bytes| bytes > 0);
     }
 
+    /// Whether [`Graph::gradients`] round where the graph rounds to f16 or bf16; off by default. The gradient
+    /// by a value that an operation rounded is then rounded to the same type, once, from a sum in f32: it
+    /// takes half the memory, and on a GPU with tensor cores, products with it run on them. Gradients by
+    /// inputs and parameters stay in f32. In f16, gradients below 6e-8 become 0, so scale the loss. The graph
+    /// of a [`Session`](crate::Session) starts with the setting `narrow_gradients` of its backend.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph, Init, Params};
+    ///
+    /// let params = Params::new(1);
+    /// let w = params.parameter("w", [16, 16], Init::ONES)?;
+    /// let graph = Graph::for_training();
+    /// graph.narrow_gradients(true);
+    /// let x = graph.input("x", [8, 16], DType::Bf16)?;
+    /// let h = x.matmul(&w.to_dtype(DType::Bf16)?)?; // bf16, with the gradient by it
+    /// let loss = h.to_dtype(DType::F32)?.square()?.mean(..)?;
+    /// assert_eq!(graph.gradients(&loss, &[&w])?[0].dtype(), DType::F32);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    pub fn narrow_gradients(&self, narrow: bool) {
+        self.state().program.narrow_gradients = narrow;
+    }
+
     /// Adds assignment text, which computes anything that the language can say. The text mentions the given
     /// tensors, parameters and numbers by the names next to them. Integers are sizes, which ranges, indices
     /// and values may have. Returns the node that the text writes last.

@@ -311,6 +311,7 @@ impl Backend {
             let assignments = assignments.to_mut();
             let limit = Some(self.settings().scan_gradient_bytes).filter(|&bytes| bytes > 0);
             assignments.scan_gradient_bytes = assignments.scan_gradient_bytes.or(limit);
+            assignments.narrow_gradients |= self.settings().narrow_gradients;
             autodiff::expand(assignments)?;
             laps.end("differentiate");
         }

@@ -41,6 +41,10 @@ pub struct Assignments {
     /// The most bytes in which the last gradient stores values of the steps of one scan, if there is a limit.
     /// A scan that needs more gets the checkpoints that store the fewest.
     pub scan_gradient_bytes: Option<u64>,
+    /// Whether gradients round where the program does: the gradient by a value that was rounded from a wider
+    /// type to f16 or bf16 is rounded to that type too, so that it takes half the memory, and products with it
+    /// can run on tensor cores. Contributions to one gradient are summed before.
+    pub narrow_gradients: bool,
     /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,
     /// The program that gives declared nodes their initial values, and keeps these nodes; none if the text
@@ -443,6 +447,7 @@ impl Assignments {
         self.checkpoints.extend(checkpoints.map(|(id, every)| (renumbered[id.index()], every)));
         let limits = [self.scan_gradient_bytes, next.scan_gradient_bytes];
         self.scan_gradient_bytes = limits.into_iter().flatten().min();
+        self.narrow_gradients |= next.narrow_gradients;
         self.initial = match (self.initial, next.initial) {
             (Some(first), Some(second)) => Some(Arc::new((*first).clone().then((*second).clone()))),
             (first, second) => first.or(second),

@@ -181,7 +181,9 @@ impl SessionCore {
             }
             Mode::Evaluation => Graph::new(),
         };
-        graph.limit_scan_gradients(self.weights.backend().settings().scan_gradient_bytes);
+        let settings = self.weights.backend().settings();
+        graph.limit_scan_gradients(settings.scan_gradient_bytes);
+        graph.narrow_gradients(settings.narrow_gradients);
         let batch = Batch::new(graph.clone(), values);
         let loss = (self.build)(&batch)?;
         Ok(BuiltGraph { graph, loss, metrics: batch.finish()? })

@@ -102,3 +102,29 @@ fn small_gradients_of_f16_are_kept() {
         );
     }
 }
+
+/// With narrow gradients, the gradient by a rounded value is rounded where the value is, after its
+/// contributions were summed in f32; the gradients by what nobody computes are not.
+#[test]
+fn narrow_gradients_round_where_the_graph_rounds() {
+    let found = |narrow: bool| -> Result<Vec<f64>, TensorError> {
+        let state = ModelState::new(&Backend::open("inline")?, &Params::new(0))?;
+        let graph = Graph::new();
+        graph.narrow_gradients(narrow);
+        let [x, w] = ["x", "w"].map(|name| graph.input(name, [1, 1], DType::F32));
+        let (x, w) = (x?, w?);
+        let [small, weight] = [&x, &w].map(|tensor| tensor.to_dtype(DType::Bf16));
+        let h = small?.matmul(&weight?)?.to_dtype(DType::F32)?; // rounded to bf16
+        let loss = ((&h * 1.003)? + (&h * 1.002)?)?.sum(..)?;
+        let gradients = graph.gradients(&loss, &[&w, &h])?;
+        assert!(gradients.iter().all(|gradient| gradient.dtype() == DType::F32));
+        let model = graph.compile(&state, &[&gradients[0], &gradients[1]])?;
+        let one = HostArray::from_slice(&[1f32], [1, 1])?;
+        let results = model.run(&[("x", &one), ("w", &one)])?;
+        Ok(results.iter().flat_map(HostArray::values).collect())
+    };
+    let exact = f64::from(1.003f32 + 1.002f32);
+    assert_eq!(found(false).unwrap(), [exact, exact]);
+    // Neighbors of 2.005 in bf16 are 2 and 2.015625; 1.003 and 1.002 alone would be 1.
+    assert_eq!(found(true).unwrap(), [2.0, exact]);
+}

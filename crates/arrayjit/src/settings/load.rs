@@ -181,6 +181,7 @@ fn read(config: &Config) -> Result<Settings, ConfigError> {
         half_constant_cutoff: config.get("half_constant_cutoff")?,
         fallback: config.get("fallback")?,
         scan_gradient_bytes: config.get("scan_gradient_bytes")?,
+        narrow_gradients: config.get("narrow_gradients")?,
         tuning: config.clone().try_deserialize()?,
         streams: config.get("streams")?,
         pool_bytes: config.get("pool_bytes")?,

@@ -53,6 +53,9 @@ pub struct Settings {
     /// The most bytes in which the gradient of a program stores values of the steps of one scan, counted for
     /// the bounds of sizes; 0 for no limit. A scan that needs more gets the checkpoints that need least.
     pub scan_gradient_bytes: u64,
+    /// Whether gradients round where a program rounds to f16 or bf16, so that they take half the memory and
+    /// their products run on tensor cores. Without it, gradients are in f32 from operation to operation.
+    pub narrow_gradients: bool,
     /// The search for faster code with the same bits.
     #[serde(flatten)]
     pub tuning: TuneSettings,
@@ -170,6 +173,7 @@ impl Default for Settings {
             half_constant_cutoff: 16384.0,
             fallback: FallbackSetting::Auto,
             scan_gradient_bytes: 0,
+            narrow_gradients: false,
             tuning: TuneSettings::default(),
             streams: SuggestedStreams::MostParallelStreams,
             pool_bytes: DEFAULT_POOL_CAP,
