@@ -5,11 +5,17 @@
 //! on iteration `i` of the first alone. The second body finds the data of the first in the cache, and one
 //! barrier replaces two. No bit changes.
 
-use lowered_ir::ir::{Affine, Block, Bound, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
+use std::collections::BTreeSet;
+
+use lowered_ir::ir::{Affine, Block, Bound, Indices, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
 
 use crate::analysis::access;
 use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
 use codegen_core::dependence::{self, VariableRanges};
+
+/// The most arrays of a loop that is fused with the loop before it once more. The values and addresses of
+/// others would need too many registers.
+const ARRAYS: usize = 5;
 
 /// Decides whether two neighboring loops become one. The arguments are the two loops and the fused one.
 type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
@@ -22,13 +28,30 @@ pub(crate) fn fuse_where(routine: &mut LoweredRoutine, wanted: Wanted<'_>) {
 
 fn fuse_block(block: Block, ranges: &VariableRanges, wanted: Wanted<'_>) -> Block {
     let mut out = Block::new();
-    for stmt in block {
-        match fused_with_last(&mut out, &stmt, ranges, wanted) {
-            Some(fused) => out.push(fused),
-            None => out.push(stmt),
+    for mut stmt in block {
+        // A loop that has become longer may have an array in common with the loop before it. A scalar is no
+        // reason: all updates of an optimizer read the same ones.
+        let mut is_fused = false;
+        while let Some(fused) = fused_with_last(&mut out, &stmt, ranges, &|first, second, fused| {
+            (!is_fused || share_array(first, second)) && wanted(first, second, fused)
+        }) {
+            (stmt, is_fused) = (fused, true);
         }
+        out.push(stmt);
     }
     out
+}
+
+/// Whether two loops access a node at indices that move, and not too many of them together.
+fn share_array(first: &Stmt, second: &Stmt) -> bool {
+    let arrays = |stmt| {
+        let touches = dependence::touches(std::slice::from_ref(stmt)).into_iter();
+        let moves = |index: &Indices| index.iter().any(|index| index.as_constant().is_none());
+        let moving = touches.filter(|touch| touch.index.is_none_or(moves));
+        moving.map(|touch| touch.node).collect::<BTreeSet<_>>()
+    };
+    let (first, second) = (arrays(first), arrays(second));
+    !first.is_disjoint(&second) && first.union(&second).count() <= ARRAYS
 }
 
 /// Fuses a statement with the loop before it. Comments between the two move into the fused loop.

@@ -141,6 +141,25 @@ fn layer_norm_is_one_kernel() {
     assert_eq!(schedule.temps().len(), 0);
 }
 
+/// A loop that has no node in common with the one behind it has one with the loop that this one becomes part
+/// of. The second loop here is the decay of an optimizer, the next two update its state.
+#[test]
+fn an_optimizer_is_one_kernel() {
+    let schedule = scheduled(
+        "routine @adam fast {
+           node %0 \"w\" f32[1000] on_device
+           node %1 \"m\" f32[1000] on_device
+           node %2 \"v\" f32[1000] on_device
+           node %3 \"g\" f32[1000] on_device
+           for i0 in 0..1000 { %0[i0] := %0[i0] * 0.99f32 }
+           for i1 in 0..1000 { %1[i1] := %1[i1] * 0.9f32 + %3[i1] * 0.1f32 }
+           for i2 in 0..1000 { %2[i2] := %2[i2] * 0.999f32 + %3[i2] * %3[i2] }
+           for i3 in 0..1000 { %0[i3] := %0[i3] - %1[i3] / (sqrt(%2[i3]) + 1.0f32) }
+         }",
+    );
+    assert_eq!(launches(&schedule).len(), 1);
+}
+
 fn sums(rows: usize, columns: usize, axis: usize, dtype: &str) -> String {
     let kept = if axis == 1 { rows } else { columns };
     let at = if axis == 1 { "i0" } else { "i1" };
