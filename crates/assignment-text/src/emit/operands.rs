@@ -222,8 +222,8 @@ impl Emitter<'_> {
         if let Some(number) = rhs.constant(dtype) {
             return Ok((Operand::Constant(number), OperandAccess::scalar(&whole.span)));
         }
-        let letters = Vec::from_iter(collected(|into| value.letters(into)));
         let (computed, operands) = operands.finish();
+        let letters = in_order_of_operand(Vec::from_iter(collected(|into| value.letters(into))), &operands);
         let dims: Dims = letters.iter().map(|&letter| self.space.size(letter)).collect();
         let sizes = letters.iter().map(|&letter| self.space.run_size(letter)).collect();
         let node = self.make_node(whole, &dims, sizes, dtype)?;
@@ -263,4 +263,18 @@ impl Emitter<'_> {
         let node = node.dtype(dtype).mode_because(MemoryMode::Virtual, reason).build();
         node.map_err(|error| TextErrorKind::from(error).at(&whole.span))
     }
+}
+
+/// The letters in the order of the first operand that has all of them as its axes: in the other order, the
+/// gradient by that operand would be transposed.
+fn in_order_of_operand(letters: Vec<usize>, operands: &[OperandAccess]) -> Vec<usize> {
+    let of_operand = |operand: &OperandAccess| {
+        let of_axis = |index: &Affine| {
+            letters.iter().copied().find(|&letter| *index == Affine::var(axis_iterator(letter)))
+        };
+        let order: Vec<usize> = operand.index.iter().filter_map(of_axis).collect();
+        let has_all = letters.iter().all(|letter| order.contains(letter));
+        (has_all && order.len() == letters.len()).then_some(order)
+    };
+    operands.iter().find_map(of_operand).unwrap_or(letters)
 }

@@ -398,3 +398,18 @@ fn a_node_that_must_not_have_memory_cannot_be_kept() {
     assert!(message.contains("materialized because the program keeps its values"), "{message}");
     assert_eq!(y.mode().mode(), Some(MemoryMode::Virtual));
 }
+
+/// The letters of a statement are in the order of the target, and gradients have the axes of what they are
+/// gradients by: a subexpression with axes in the order `n`, `k` would have a transposed one.
+#[test]
+fn subexpressions_have_the_axes_of_their_operand() {
+    let program =
+        Program::parse("input x bf16[5, 3], w bf16[3, 4]\ny[m,n] :+= f32(x[m,k]) * f32(w[k,n])\nkeep y");
+    let assignments = program.unwrap().assignments(&[]).unwrap();
+    let dims = |name: &str| {
+        let node = assignments.nodes().into_iter().find(|node| node.name().starts_with(name)).unwrap();
+        node.dims_without_padding().unwrap().to_vec()
+    };
+    assert_eq!(dims("f32_x"), [5, 3]);
+    assert_eq!(dims("f32_w"), [3, 4]);
+}
