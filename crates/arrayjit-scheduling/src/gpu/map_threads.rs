@@ -6,6 +6,7 @@ use lowered_ir::ir::{Block, LoweredRoutine, Stmt};
 use lowered_ir::verify::limits;
 
 use super::context::Gpu;
+use super::split_reduction::{OF_THREADS, OF_TILES};
 use super::{
     accumulation, column_reduction, split_reduction, tensor_cores, thread_per_output, tile_contraction,
     transpose, workgroup_per_row,
@@ -36,12 +37,19 @@ fn map_statement(gpu: &mut Gpu, stmt: Stmt) -> Block {
         stmt => stmt,
     };
     let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
-    if let Some(whole) = tensor_cores::whole(gpu, &nest) {
-        return whole;
+    if let Some((whole, tiles)) = tensor_cores::whole(gpu, &nest) {
+        let stages = split_reduction::split_contraction(gpu, &nest, tiles, &OF_TILES);
+        let is_product = |nest: &Nest| {
+            !accumulation::is_contraction(nest, gpu) || tensor_cores::whole(gpu, nest).is_some()
+        };
+        return match stages.filter(|stages| stages.iter().all(is_product)) {
+            Some(stages) => stages.iter().flat_map(|nest| map_stage(gpu, nest)).collect(),
+            None => whole,
+        };
     }
     if accumulation::is_contraction(&nest, gpu) {
         let threads = tile_contraction::threads(gpu, &nest);
-        return match split_reduction::split_contraction(gpu, &nest, threads) {
+        return match split_reduction::split_contraction(gpu, &nest, threads, &OF_THREADS) {
             Some(stages) => stages.iter().flat_map(|nest| map_stage(gpu, nest)).collect(),
             None => tile_contraction::distribute(gpu, &nest).unwrap_or_else(|| vec![stmt]),
         };
@@ -54,8 +62,9 @@ fn map_statement(gpu: &mut Gpu, stmt: Stmt) -> Block {
 
 /// Maps a pass of a contraction.
 fn map_stage(gpu: &mut Gpu, nest: &Nest) -> Block {
-    let tiled =
-        if accumulation::is_contraction(nest, gpu) { tile_contraction::distribute(gpu, nest) } else { None };
+    let whole = tensor_cores::whole(gpu, nest).map(|(whole, _)| whole);
+    let is_tiled = whole.is_none() && accumulation::is_contraction(nest, gpu);
+    let tiled = if is_tiled { tile_contraction::distribute(gpu, nest) } else { whole };
     tiled.unwrap_or_else(|| map_nest(gpu, nest))
 }
 

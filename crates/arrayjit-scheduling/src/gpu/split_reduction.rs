@@ -21,14 +21,6 @@ pub(crate) const FULL_GPU_WORKGROUPS: i64 = 64;
 const CHUNK: i64 = 4096;
 /// Rows of a chunk if threads use vectorized accesses along the columns.
 const ROWS: i64 = 32;
-/// Terms of a sum that take as long as another launch.
-const LAUNCH: i64 = 128;
-/// Partial results that a GPU stores and reads again in the time of a term.
-const RESULTS: i64 = 1 << 13;
-/// The fewest terms of a partial result.
-const TERMS: i64 = 128;
-/// Threads among which contractions are split: two workgroups of 256 for each SM of a large GPU.
-const ENOUGH_THREADS: i64 = 4 * FULL_GPU_THREADS;
 /// The most chunks. The second pass reduces this many partial results in one step.
 const CHUNKS: i64 = 256;
 
@@ -53,19 +45,41 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
     stages(gpu, &reduction, &outputs, chunks, beside)
 }
 
-/// Splits a contraction into the two passes, if the `threads` that would compute its outputs leave much of a
-/// GPU idle and its sums are long. The first pass is a contraction too.
-///
+/// What a split of a contraction saves and costs, measured by terms of its sums.
+pub(crate) struct SplitCosts {
+    /// Workgroups, or threads, that fill a GPU.
+    enough: i64,
+    /// Terms that take as long as another launch.
+    launch: i64,
+    /// Partial results that a GPU stores and reads again in the time of a term.
+    results: i64,
+    /// The fewest terms of a partial result.
+    terms: i64,
+}
+
 /// Threads that have an SM for themselves wait for every block of terms, so that a sum takes about 25 ns for
-/// each of its terms, whatever a thread does with it. That is the measure of what the split saves and costs.
-pub(crate) fn split_contraction(gpu: &mut Gpu, nest: &Nest, threads: i64) -> Option<Vec<Nest>> {
+/// each of its terms, whatever a thread does with it. Two workgroups of 256 fill each SM of a large GPU.
+pub(crate) const OF_THREADS: SplitCosts =
+    SplitCosts { enough: 4 * FULL_GPU_THREADS, launch: 128, results: 1 << 13, terms: 128 };
+/// The tensor cores of an SM take about 4 ns for a term of a tile of 128 by 128 outputs.
+pub(crate) const OF_TILES: SplitCosts =
+    SplitCosts { enough: 2 * FULL_GPU_WORKGROUPS, launch: 768, results: 1 << 11, terms: 512 };
+
+/// Splits a contraction into the two passes, if the `threads` that would compute its outputs, or the tiles,
+/// leave much of a GPU idle and its sums are long. The first pass is a contraction too.
+pub(crate) fn split_contraction(
+    gpu: &mut Gpu,
+    nest: &Nest,
+    threads: i64,
+    costs: &SplitCosts,
+) -> Option<Vec<Nest>> {
     let (outputs, _) = gpu.independent(nest);
     let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast)?;
     let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
     let len = reduction.chain.len();
-    let chunks = (ENOUGH_THREADS / threads.max(1)).min(len / TERMS).min(CHUNKS);
+    let chunks = (costs.enough / threads.max(1)).min(len / costs.terms).min(CHUNKS);
     let saved = len - len / chunks.max(1);
-    if saved <= LAUNCH + count.saturating_mul(chunks) / RESULTS {
+    if saved <= costs.launch + count.saturating_mul(chunks) / costs.results {
         return None;
     }
     stages(gpu, &reduction, &outputs, chunks, true)

@@ -11,10 +11,11 @@ use ptx_sim::ExecutionOrder;
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
-/// A routine, and whether it is a single tensor-core kernel.
+/// A routine, whether its products run on tensor cores, and its number of kernels if they do.
 struct MatmulProgram {
     text: String,
     on_cores: bool,
+    kernels: usize,
 }
 
 /// A routine that adds the matmul of `a` and `b`, whose elements are of type `dtype`, to `c`, and then
@@ -58,7 +59,7 @@ fn run_with(program: &MatmulProgram, target: Target, options: PtxOptions) {
     let by_warpgroups = target == Target::Sm90a && !options.tf32;
     let instruction = if by_warpgroups { "wgmma.mma_async" } else { "mma.sync" };
     assert_eq!(text.contains(instruction), program.on_cores, "{}\n{text}", program.text);
-    assert!(!program.on_cores || rendered.launches.len() == 1, "{text}");
+    assert!(!program.on_cores || rendered.launches.len() == program.kernels, "{text}");
     let outcome = device::run_case(&codegen, &case, ExecutionOrder::Random { seed: 5 });
     assert!(matches!(outcome, Outcome::Passed), "{}\n{outcome:?}", program.text);
 }
@@ -66,7 +67,7 @@ fn run_with(program: &MatmulProgram, target: Target, options: PtxOptions) {
 /// Runs a program with `mma` and with `wgmma`.
 fn run_on_cores(text: &str) {
     for target in [Target::Sm80, Target::Sm90a] {
-        run(&MatmulProgram { text: text.into(), on_cores: true }, target);
+        run(&MatmulProgram { text: text.into(), on_cores: true, kernels: 1 }, target);
     }
 }
 
@@ -77,7 +78,7 @@ fn both_types_on_every_target() {
     for dtype in ["bf16", "f16"] {
         for target in Target::ALL {
             let text = program(dtype, ["[48, 64]", "[64, 40]", "[48, 40]"], [1, 48, 40, 64], PLAIN, "");
-            run(&MatmulProgram { text, on_cores: target >= Target::Sm80 }, target);
+            run(&MatmulProgram { text, on_cores: target >= Target::Sm80, kernels: 1 }, target);
         }
     }
 }
@@ -208,18 +209,28 @@ fn columns_of_three_loops() {
     run_on_cores(text);
     // A bias in another order leaves one loop of 8 columns.
     let bias = text.replace("f32[3, 2, 8]", "f32[8, 2, 3]").replace("%2[i1, i2, i3]", "%2[i3, i2, i1]");
-    run(&MatmulProgram { text: bias, on_cores: false }, Target::Sm90a);
+    run(&MatmulProgram { text: bias, on_cores: false, kernels: 1 }, Target::Sm90a);
+}
+
+/// A gradient of weights sums over all rows of a batch, and has few tiles: parts of the sums are matmuls too.
+#[test]
+fn long_sums_of_few_outputs_are_split() {
+    let dims = ["[2048, 16]", "[2048, 24]", "[16, 24]"];
+    let text = program("bf16", dims, [1, 16, 24, 2048], ["i2, i0", "i2, i1", "i0, i1"], "");
+    for target in [Target::Sm80, Target::Sm90a] {
+        run(&MatmulProgram { text: text.clone(), on_cores: true, kernels: 2 }, target);
+    }
 }
 
 #[test]
 fn unsuitable_matmuls_do_without_tensor_cores() {
     // Three kinds of matmul are unsuitable: an odd K, class `Strict`, and `f32` without the option `tf32`.
     let odd = program("bf16", ["[32, 33]", "[33, 32]", "[32, 32]"], [1, 32, 32, 33], PLAIN, "");
-    run(&MatmulProgram { text: odd, on_cores: false }, Target::Sm80);
+    run(&MatmulProgram { text: odd, on_cores: false, kernels: 1 }, Target::Sm80);
     let whole = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
-    run(&MatmulProgram { text: whole.replace("fast", "strict"), on_cores: false }, Target::Sm80);
+    run(&MatmulProgram { text: whole.replace("fast", "strict"), on_cores: false, kernels: 1 }, Target::Sm80);
     let single = whole.replace("convert f32", "").replace("bf16", "f32");
-    run(&MatmulProgram { text: single, on_cores: false }, Target::Sm80);
+    run(&MatmulProgram { text: single, on_cores: false, kernels: 1 }, Target::Sm80);
 }
 
 #[test]
@@ -241,14 +252,26 @@ fn single_precision_is_multiplied_on_request() {
         [["[48, 64]", "[40, 64]", "[48, 40]"], ["[64, 48]", "[64, 40]", "[48, 40]"]].into_iter().zip(indices)
     {
         let text = program("f32", dims, [1, 48, 40, 64], indices, "").replace("convert f32", "");
-        run_with(&MatmulProgram { text, on_cores: true }, Target::Sm80, options.clone());
+        run_with(&MatmulProgram { text, on_cores: true, kernels: 1 }, Target::Sm80, options.clone());
     }
     // A copy of 16 bytes has four elements of 32 bits, so sizes need to be multiples of 4 only.
     let dims = ["[48, 60]", "[60, 36]", "[48, 36]"];
     let text = program("f32", dims, [1, 48, 36, 60], PLAIN, "").replace("convert f32", "");
-    run_with(&MatmulProgram { text: text.clone(), on_cores: true }, Target::Sm90a, options.clone());
-    run_with(&MatmulProgram { text: text.clone(), on_cores: false }, Target::Sm70, options.clone());
-    run_with(&MatmulProgram { text: text.replace("fast", "strict"), on_cores: false }, Target::Sm80, options);
+    run_with(
+        &MatmulProgram { text: text.clone(), on_cores: true, kernels: 1 },
+        Target::Sm90a,
+        options.clone(),
+    );
+    run_with(
+        &MatmulProgram { text: text.clone(), on_cores: false, kernels: 1 },
+        Target::Sm70,
+        options.clone(),
+    );
+    run_with(
+        &MatmulProgram { text: text.replace("fast", "strict"), on_cores: false, kernels: 1 },
+        Target::Sm80,
+        options,
+    );
 }
 
 #[test]
