@@ -16,6 +16,7 @@ pub(crate) mod sink_scalars;
 // Shapes of nests that `map_threads` knows.
 mod column_reduction;
 mod split_reduction;
+mod split_scatter;
 mod tensor_cores;
 mod thread_per_output;
 mod tile_contraction; // contractions, in tiles in shared memory

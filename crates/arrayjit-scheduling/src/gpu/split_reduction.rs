@@ -99,7 +99,7 @@ fn stages(
 
 /// The loops whose iterations are chunks each, the loop inside of them that is cut, and its number of chunks;
 /// for at least two chunks in all.
-fn cut(ks: &[Loop], chunks: i64) -> Option<(Vec<Loop>, Loop, i64)> {
+pub(crate) fn cut(ks: &[Loop], chunks: i64) -> Option<(Vec<Loop>, Loop, i64)> {
     let (mut whole, mut left) = (Vec::new(), chunks);
     for k in ks {
         let extent = k.extent()?;
@@ -217,7 +217,7 @@ impl Split<'_> {
 }
 
 /// A chunk length that gives about `chunks` chunks and, if possible, divides the extent.
-fn chunk_length(extent: i64, chunks: i64) -> i64 {
+pub(crate) fn chunk_length(extent: i64, chunks: i64) -> i64 {
     let len = extent.div_euclid(chunks).max(1);
     (len..2 * len).find(|len| extent % len == 0).unwrap_or(len)
 }

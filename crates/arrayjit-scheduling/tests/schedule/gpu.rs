@@ -160,6 +160,34 @@ fn an_optimizer_is_one_kernel() {
     assert_eq!(launches(&schedule).len(), 1);
 }
 
+/// The gradient of an embedding: rows of a batch are added at computed places, in parts.
+#[test]
+fn sums_at_computed_places_are_split() {
+    let scatter = |class: &str, tokens: usize| {
+        format!(
+            "routine @embed {class} {{
+               node %0 \"table\" f32[6, 8] on_device
+               node %1 \"ids\" i32[4, {tokens}] on_device
+               node %2 \"x\" f32[4, {tokens}, 8] on_device
+               for i0 in 0..4 {{ for i1 in 0..{tokens} {{ for i2 in 0..8 {{
+                 scatter + %0[{{%1[i0, i1]}}, i2] := %2[i0, i1, i2]
+               }} }} }}
+             }}"
+        )
+    };
+    for (tokens, kernels) in [(128, 3), (96, 3), (5, 1)] {
+        let schedule = scheduled(&scatter("fast", tokens));
+        assert_eq!(launches(&schedule).len(), kernels, "{tokens}");
+        let threads = schedule
+            .kernels()
+            .iter()
+            .map(|kernel| kernel.abi().launch)
+            .map(|l| l.extent * u64::from(l.threads));
+        assert!(kernels == 1 || threads.max() >= Some(48), "{tokens}");
+        assert_eq!(launches(&planned(&scatter("strict", tokens))).len(), 1);
+    }
+}
+
 fn sums(rows: usize, columns: usize, axis: usize, dtype: &str) -> String {
     let kept = if axis == 1 { rows } else { columns };
     let at = if axis == 1 { "i0" } else { "i1" };
