@@ -94,28 +94,34 @@ def models(jax):
         variance = ((x - mean) ** 2).mean(-1, keepdims=True)
         return (x - mean) * lax.rsqrt(variance + 1e-5) * gain + shift
 
-    def gpt_logits(a, x, attend):
+    def gpt_logits(a, x, attend, round=lambda x: x):
+        """The logits. `round` converts what products read, and their results."""
+        w = lambda name: round(a[name])
         for l in range(sum(name.startswith("wqkv.") for name in a)):
-            n = layer_norm(x, a[f"gain1.{l}"], a[f"shift1.{l}"])
-            qkv = numpy.einsum("...ic,ckhe->k...hie", n, a[f"wqkv.{l}"]) + a[f"bqkv.{l}"][:, *[None] * (x.ndim - 2), :, None]
-            x = x + numpy.einsum("...hie,hec->...ic", attend(l, *qkv), a[f"wo.{l}"]) + a[f"bo.{l}"]
-            n = layer_norm(x, a[f"gain2.{l}"], a[f"shift2.{l}"])
-            x = x + nn.gelu(n @ a[f"w1.{l}"] + a[f"b1.{l}"]) @ a[f"w2.{l}"] + a[f"b2.{l}"]
-        return layer_norm(x, a["gain3"], a["shift3"]) @ a["head"]
+            n = round(layer_norm(x, a[f"gain1.{l}"], a[f"shift1.{l}"]))
+            qkv = numpy.einsum("...ic,ckhe->k...hie", n, w(f"wqkv.{l}")) + w(f"bqkv.{l}")[:, *[None] * (x.ndim - 2), :, None]
+            x = x + (numpy.einsum("...hie,hec->...ic", attend(l, *qkv), w(f"wo.{l}")) + w(f"bo.{l}"))
+            n = round(layer_norm(x, a[f"gain2.{l}"], a[f"shift2.{l}"]))
+            x = x + (nn.gelu(n @ w(f"w1.{l}") + w(f"b1.{l}")) @ w(f"w2.{l}") + w(f"b2.{l}"))
+        return round(layer_norm(x, a["gain3"], a["shift3"])) @ w("head")
 
     def attention(q, k, v, mask):
-        scores = numpy.einsum("...ie,...je->...ij", q, k) / q.shape[-1] ** 0.5
+        scores = numpy.einsum("...ie,...je->...ij", q, k, preferred_element_type=numpy.float32) / q.shape[-1] ** 0.5
         scores = scores if mask is None else numpy.where(mask, scores, -numpy.inf)
-        return numpy.einsum("...ij,...je->...ie", nn.softmax(scores, axis=-1), v)
+        return numpy.einsum("...ij,...je->...ie", nn.softmax(scores, axis=-1).astype(v.dtype), v)
 
     def causal(_, q, k, v):
         return attention(q, k, v, numpy.tril(numpy.ones((q.shape[-2], k.shape[-2]), dtype=bool)))
 
-    def gpt_on_windows(a):
-        return gpt_logits(a, a["embed"][a["ids"].astype(int)] + a["place"], causal)
+    def gpt_on_windows(a, **options):
+        return gpt_logits(a, a["embed"][a["ids"].astype(int)] + a["place"], causal, **options)
 
     def gpt_train(a):
         return cross_entropy(gpt_on_windows(a), a["label"]), {}
+
+    def gpt_train_bf16(a):
+        logits = gpt_on_windows(a, round=lambda x: x.astype(numpy.bfloat16))
+        return cross_entropy(logits.astype(numpy.float32), a["label"]), {}
 
     def gpt_decode(caches, a):
         position, new = caches["keys.0"].shape[1] - 1, {}
@@ -162,6 +168,7 @@ def models(jax):
         "lenet_train": (train(lenet, lambda name, state: True, sgd), images),
         "resnet8_train": (train(resnet8, has("_v"), momentum), images),
         "gpt_train": (train(gpt_train, has("_m"), adam_w), lambda name: not is_data(name)),
+        "gpt_train_bf16": (train(gpt_train_bf16, has("_m"), adam_w), lambda name: not is_data(name)),
         "gpt_forward": (lambda state, a: ({}, {"logits": gpt_on_windows(a)}), nothing),
         "gpt_decode": (gpt_decode, lambda name: name.startswith(("keys.", "values."))),
         "lstm_train": (train(lstm, has("_m"), adam_w), lambda name: not is_data(name)),

@@ -153,6 +153,19 @@ def gpt_train(arrays, compiled):
     return train(arrays, loss, AdamW(arrays))
 
 
+def gpt_train_bf16(arrays, compiled):
+    """A training step whose products are in bf16, with weights, norms and sums of layers in f32."""
+
+    def in_bf16(loss):
+        def mixed():
+            with torch.autocast(arrays["embed"].device.type, torch.bfloat16):
+                return loss()
+
+        return compiled(mixed)
+
+    return gpt_train(arrays, in_bf16)
+
+
 def gpt_forward(arrays, compiled):
     ids = arrays["ids"].long()
     forward = compiled(lambda: gpt_logits(arrays, functional.embedding(ids, arrays["embed"]) + arrays["place"], causal))
@@ -241,6 +254,7 @@ MODELS = {
     "lenet_train": lenet,
     "resnet8_train": resnet8,
     "gpt_train": gpt_train,
+    "gpt_train_bf16": gpt_train_bf16,
     "gpt_forward": gpt_forward,
     "gpt_decode": gpt_decode,
     "lstm_train": lstm_train,

@@ -76,6 +76,7 @@ pub(crate) enum Operation {
     LenetTrain,
     Resnet8Train,
     GptTrain,
+    GptTrainBf16,
     GptForward,
     GptDecode,
     LstmTrain,

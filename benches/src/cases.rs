@@ -90,7 +90,7 @@ mod tests {
             _ => None,
         });
         let small: Vec<Case> = checked.chain(steps::small()).chain(fft::small()).collect();
-        assert_eq!(small.len(), 9);
+        assert_eq!(small.len(), 10);
         small.into_iter().for_each(expect_agreement);
     }
 

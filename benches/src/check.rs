@@ -100,7 +100,9 @@ fn compare_one(
 }
 
 fn interpreted(case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<Vec<f64>>> {
-    let backend = Backend::open_with("interpreter", &Settings::default())?;
+    let mut settings = Settings::default();
+    settings.narrow_gradients = true;
+    let backend = Backend::open_with("interpreter", &settings)?;
     let ours = LinkedCase::prepare(&backend, case, inputs)?;
     ours.run_once()?;
     Ok(values(&ours.outputs()?))

@@ -333,6 +333,7 @@ fn open(cli: &Cli) -> Result<Backend> {
     let mut settings = Settings::load()?.settings;
     settings.threads = cli.threads;
     settings.code_cache_bytes = 0;
+    settings.narrow_gradients = true;
     if let Some(name) = &cli.backend {
         settings.backend.clone_from(name);
     }

@@ -97,7 +97,9 @@ pub(crate) fn compiled(case: &Case, target: Target) -> Compiled {
 pub(crate) fn compiled_text(name: &str, text: &str, nodes: &[TensorNode], target: Target) -> Compiled {
     let codegen = Arc::new(ptx(target, PtxOptions::default()));
     let device = Device::new(Arc::new(NullDevice::new()), 0);
-    let backend = Backend::from_parts("ptx", BackendParts::new(codegen, device), &Settings::default());
+    let mut settings = Settings::default();
+    settings.narrow_gradients = true;
+    let backend = Backend::from_parts("ptx", BackendParts::new(codegen, device), &settings);
     let backend = backend.unwrap_or_else(|error| panic!("{name}: {error}"));
     let compiled = backend.compile(text, nodes).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(compiled.fallbacks().is_empty(), "{name} falls back");
