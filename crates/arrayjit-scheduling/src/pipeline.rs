@@ -19,6 +19,7 @@ use crate::common::partition::{self, partition};
 use crate::common::plan_temporaries::plan_temporaries;
 use crate::common::propagate_copies::propagate_copies;
 use crate::common::propagate_initializers::propagate_initializers;
+use crate::common::split_triangles::{Division, split_triangles};
 use crate::cpu::block_rows::block_rows;
 use crate::cpu::bound_masks::bound_masks;
 use crate::cpu::contract_arrays::contract_arrays;
@@ -32,7 +33,6 @@ use crate::cpu::pad_operands::pad_operands;
 use crate::cpu::parallelize::parallelize;
 use crate::cpu::permute_axes::permute_axes;
 use crate::cpu::share_locals::share_locals;
-use crate::cpu::split_triangles::split_triangles;
 use crate::cpu::store_partial_results::store_partial_results;
 use crate::cpu::tile_rejected::tile_rejected;
 use crate::cpu::transpose_operands::transpose_operands;
@@ -46,12 +46,17 @@ use crate::gpu::map_threads::map_threads;
 use crate::gpu::promote_registers::promote_registers;
 use crate::gpu::reset_schedule::reset_schedule;
 use crate::gpu::sink_scalars::sink_scalars;
+use crate::gpu::split_products::split_products;
 use crate::legalize::{LegalizeError, has_everything, legalize};
 use crate::options::ScheduleOptions;
 
 /// The most statements that the copies of a scan's body have on a target with workgroups. A longer scan is
 /// one loop there.
 const UNROLLED_STATEMENTS: usize = 1 << 16;
+
+/// Rows of the triangles into which CPUs divide larger ones. The target does not matter, not even whether it
+/// has vectors: in class `Fast` each part is a reduction of its own, so the division determines bits.
+const SMALL_TRIANGLE: i64 = 16;
 
 /// The names under which [`schedule_traced`] and [`schedule_serial`] show passes. The target decides which of
 /// them run.
@@ -87,6 +92,7 @@ pub const PASS_NAMES: &[&str] = &[
     "share_locals",
     "serialize_scans",
     "scans_as_loops",
+    "split_products",
     "sink_scalars",
     "fuse_attention",
     "fuse_kernels",
@@ -149,7 +155,7 @@ fn cpu_pipeline(
     // The last axis of a local node is the one along which most nests walk.
     in_regions!(runner, permute_axes);
     // Nests over large triangles are nests over squares and small triangles.
-    in_regions!(runner, split_triangles, &mut uses);
+    in_regions!(runner, split_triangles, &mut uses, &|_| Division::Into(SMALL_TRIANGLE));
     // The order written determines every bit. No later pass changes one.
     in_regions!(runner, make_numerics_explicit, caps);
     // No accumulation reads back the constant that its node was just filled with.
@@ -217,6 +223,8 @@ fn gpu_pipeline(
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
     pass!(runner, normalize_loops);
+    // Products below a diagonal are products of squares, which threads share in tiles.
+    pass!(runner, split_products, &mut uses, caps);
     // The order written determines every bit, except in reductions. `map_threads` orders these.
     pass!(runner, make_numerics_explicit, caps);
     // No accumulation reads back the constant that its node was just filled with.

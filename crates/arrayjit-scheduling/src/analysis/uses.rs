@@ -21,6 +21,7 @@ use crate::common::groups::Group;
 use codegen_core::artifact::Access;
 
 /// The accesses of a whole routine to its nodes, analyzed before loops are tiled.
+#[derive(Clone)]
 pub(crate) struct RoutineUses {
     /// The routine reads no element of these nodes before it writes that element.
     fresh: BTreeSet<NodeRef>,

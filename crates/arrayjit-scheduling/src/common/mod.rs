@@ -8,6 +8,7 @@ pub(crate) mod make_numerics_explicit;
 pub(crate) mod normalize_loops;
 pub(crate) mod propagate_copies;
 pub(crate) mod propagate_initializers;
+pub(crate) mod split_triangles;
 
 // Steps after the last pass, which make kernels.
 mod free_list; // gaps between allocations

@@ -14,10 +14,11 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{ArrayRef, Expr, IdMap, IdSet, LoweredRoutine, NodeRef, Stmt, walk};
+use lowered_ir::ir::{Expr, IdMap, IdSet, LoweredRoutine, NodeRef, Stmt, walk};
 
 use crate::analysis::access::{self, Effects};
 use crate::analysis::nodes::{is_local, node_bytes};
+use crate::common::split_triangles::store_elsewhere;
 use codegen_core::dependence::{self, VariableRanges};
 
 /// The most nodes of one statement that are compared.
@@ -45,7 +46,7 @@ fn merge(routine: &mut LoweredRoutine, at: usize, mut nodes: Vec<NodeRef>, range
     nodes.retain(|node| !others.contains(node));
     for new in nodes.clone() {
         if let Some(old) = nodes.iter().copied().find(|&old| may_replace(routine, at, old, new, ranges)) {
-            rename(&mut routine.body[at..=at], |node| (node == new).then_some(old));
+            store_elsewhere(&mut routine.body[at..=at], |node| (node == new).then_some(old));
             nodes.retain(|&node| node != new);
         }
     }
@@ -76,7 +77,7 @@ pub(crate) fn fold_lifetimes(routine: &mut LoweredRoutine, limit: usize) {
         let found = dying.iter().position(|&old| may_replace(routine, start, old, new, &ranges));
         let old = found.map(|at| dying.remove(at));
         if let Some(old) = old {
-            rename(&mut routine.body[start..=end], |node| (node == new).then_some(old));
+            store_elsewhere(&mut routine.body[start..=end], |node| (node == new).then_some(old));
         }
         ending.entry(end).or_default().push(old.unwrap_or(new));
     }
@@ -127,12 +128,4 @@ fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &VariableRange
         Stmt::Set { node, .. } => *node == new,
         _ => false,
     }
-}
-
-/// Stores the elements of the nodes that have another storage in that one.
-pub(crate) fn rename(block: &mut [Stmt], storage: impl Fn(NodeRef) -> Option<NodeRef>) {
-    walk::move_elements(block, &mut |array, index| match array {
-        ArrayRef::Node(node) => Some((ArrayRef::Node(storage(node)?), index.clone())),
-        _ => None,
-    });
 }

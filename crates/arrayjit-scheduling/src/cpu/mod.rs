@@ -14,7 +14,6 @@ pub(crate) mod pad_operands;
 pub(crate) mod parallelize;
 pub(crate) mod permute_axes;
 pub(crate) mod share_locals;
-pub(crate) mod split_triangles;
 pub(crate) mod store_partial_results;
 pub(crate) mod tile_rejected;
 pub(crate) mod transpose_operands;

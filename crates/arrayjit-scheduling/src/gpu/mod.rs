@@ -12,6 +12,7 @@ pub(crate) mod map_threads;
 pub(crate) mod promote_registers;
 pub(crate) mod reset_schedule;
 pub(crate) mod sink_scalars;
+pub(crate) mod split_products;
 
 // Shapes of nests that `map_threads` knows.
 mod column_reduction;

@@ -130,3 +130,41 @@ fn triangles_keep_their_bits_through_every_step() {
     assert!((count / 3..count).contains(&divided), "{divided} of {count} triangles were divided");
     assert!(folded > 0, "no node is stored in another one");
 }
+
+/// Scores of earlier positions, their sum of values, and the gradient of the values: a GPU computes squares,
+/// and fills no scores with zeros.
+#[test]
+fn products_of_triangles_are_squares_on_a_gpu() {
+    for rows in [128, 150, 200] {
+        let text = format!(
+            "routine @attend fast {{
+               node %0 \"q\" f32[2, {rows}, 4] on_device
+               node %1 \"k\" f32[2, {rows}, 4] on_device
+               node %2 \"s\" f32[2, {rows}, {rows}] local
+               node %3 \"e\" f32[2, {rows}, {rows}] local
+               node %4 \"o\" f32[2, {rows}, 4] on_device
+               node %5 \"d\" f32[2, {rows}, 4] on_device
+               zero %2
+               for i0 in 0..2 {{ for i1 in 0..{rows} {{ for i2 in 0..min({rows}, i1 + 1) {{ for i3 in 0..4 {{
+                 %2[i0, i1, i2] := %2[i0, i1, i2] + %0[i0, i1, i3] * %1[i0, i2, i3]
+               }} }} }} }}
+               zero %3
+               for i4 in 0..2 {{ for i5 in 0..{rows} {{ for i6 in 0..min({rows}, i5 + 1) {{
+                 %3[i4, i5, i6] := %2[i4, i5, i6] * 0.5f32
+               }} }} }}
+               for i7 in 0..2 {{ for i8 in 0..{rows} {{ for i9 in 0..4 {{ for i10 in 0..min({rows}, i8 + 1) {{
+                 %4[i7, i8, i9] := %4[i7, i8, i9] + %3[i7, i8, i10] * %1[i7, i10, i9]
+               }} }} }} }}
+               for i11 in 0..2 {{ for i12 in 0..{rows} {{ for i13 in 0..4 {{ for i14 in 0..min({rows}, i12 + 1) {{
+                 %5[i11, i14, i13] := %5[i11, i14, i13] + %0[i11, i12, i13] * %3[i11, i12, i14]
+               }} }} }} }}
+             }}"
+        );
+        let schedule = check_gpu(&filled(parse(&text)));
+        let texts = schedule.kernels().iter().map(|kernel| lowered_ir::text::print(kernel.ir()));
+        let fills = |text: &String| text.contains("] := 0.0f32") && !text.contains("declare");
+        let scores = format!("[2, {rows}, {rows}]");
+        assert!(!texts.filter(fills).any(|text| text.contains(&scores)), "{rows}: scores are filled");
+        assert!(schedule.calls().len() > 6, "{rows}: {} kernels", schedule.calls().len());
+    }
+}

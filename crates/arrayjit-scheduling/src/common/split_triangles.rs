@@ -3,7 +3,7 @@
 //! `for i in 0..n { for j in 0..min(n, i + 1) { … } }` has no rectangle of iterations that could run in
 //! vectors or that a codegen could compile as a matmul. Below the diagonal, though, rows `(2b + 1)·B + r`
 //! have the columns `2b·B + c` for every `b` and all `r, c < B`. For `B` = `n/2`, `n/4`, … these squares
-//! cover all but triangles of [`SMALL`] rows:
+//! cover all but triangles of a few rows, `SMALL`:
 //!
 //! ```text
 //! for B in [n/2, …, SMALL] { for b { for r in 0..B { for c in 0..B { … (2b+1)·B + r … 2b·B + c … } } } }
@@ -19,6 +19,8 @@
 //! reads that node, it stores its elements there: `e[i,j] := exp(s[i,j] - top[i])` becomes `s[i,j] := …`. The
 //! storage is folded here because it is not evident any more when the nest is in parts.
 //!
+//! A triangle that is not divided loses its zeros too, unless it adds to them.
+//!
 //! Each element gets the same values in the same order. If the columns are reduced, larger squares have
 //! smaller columns and come first; if the rows are reduced, larger squares have greater rows and come last.
 //! Nests that end at `i - c`, that begin at the row, or whose triangle is inside another statement's loops
@@ -27,8 +29,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt,
-    Types, Var, walk,
+    Affine, ArrayRef, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef,
+    Space, Stmt, Types, Var, walk,
 };
 use tnode::{DType, Dims, Scalar};
 
@@ -38,20 +40,30 @@ use crate::analysis::nest::{self, Loop};
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
 use crate::common::normalize_loops::normalize_block;
-use crate::cpu::fold_storage::rename;
 use codegen_core::dependence::{self, mentions};
 
-/// Rows of the triangles that are left. Smaller squares are not worth a nest of their own.
-const SMALL: i64 = 16;
+/// What becomes of a triangular nest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Division {
+    /// It is divided into squares, and triangles of this many rows. Smaller squares are not worth a nest of
+    /// their own.
+    Into(i64),
+    /// It stays whole, perhaps without its zeros.
+    Whole,
+    /// It stays as it is, and so does all before it.
+    Untouched,
+}
 
 /// Divides the triangular nests among the top-level statements of a routine.
-///
-/// The target does not matter, not even whether it has vectors: in class `Fast` each part is a reduction of
-/// its own, so the division determines bits.
-pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUses) {
+pub(crate) fn split_triangles(
+    routine: &mut LoweredRoutine,
+    uses: &mut RoutineUses,
+    division: &dyn Fn(&Stmt) -> Division,
+) {
     let mut names = Names::of(routine);
     let body = std::mem::take(&mut routine.body);
-    let mut triangles: Vec<Option<Triangle>> = body.iter().map(|stmt| Triangle::of(stmt, &names)).collect();
+    let mut triangles: Vec<Option<Triangle>> =
+        body.iter().map(|stmt| Triangle::of(stmt, &names, division)).collect();
     if triangles.iter().all(Option::is_none) {
         routine.body = body;
         return;
@@ -61,6 +73,7 @@ pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUs
     for (at, triangle) in triangles.iter_mut().enumerate() {
         if let Some(triangle) = triangle
             && is_local(routine.node(triangle.node))
+            && (triangle.small.is_some() || !triangle.reads_itself())
             && let Some(zero) = triangle.unread_zero(&body, at, (&names, &positions))
         {
             triangle.starts_from_zero = true;
@@ -72,11 +85,19 @@ pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUs
     let kept = body.into_iter().zip(triangles).enumerate().filter(|(at, _)| !unread.contains(at));
     routine.body = kept
         .flat_map(|(_, (stmt, triangle))| match triangle {
-            Some(triangle) => triangle.parts(&mut names),
+            Some(triangle) => triangle.small.map_or(vec![stmt], |small| triangle.parts(small, &mut names)),
             None => vec![stmt],
         })
         .collect();
-    rename(&mut routine.body, |node| reused.get(&node).copied());
+    store_elsewhere(&mut routine.body, |node| reused.get(&node).copied());
+}
+
+/// Stores the elements of the nodes that have another storage in that one.
+pub(crate) fn store_elsewhere(block: &mut [Stmt], storage: impl Fn(NodeRef) -> Option<NodeRef>) {
+    walk::move_elements(block, &mut |array, index| match array {
+        ArrayRef::Node(node) => Some((ArrayRef::Node(storage(node)?), index.clone())),
+        ArrayRef::Local(_) => None,
+    });
 }
 
 /// For the nodes of triangles, dead nodes that their elements can be stored in.
@@ -109,6 +130,8 @@ struct Triangle {
     node: NodeRef,
     index: Indices,
     value: Expr,
+    /// Rows of the triangles into which it is divided; none if it stays whole.
+    small: Option<i64>,
     /// Whether the elements are zero before, and no later statement accesses elements above the diagonal.
     starts_from_zero: bool,
 }
@@ -125,10 +148,15 @@ struct BlockSteps {
 }
 
 impl Triangle {
-    fn of(stmt: &Stmt, names: &Names) -> Option<Triangle> {
+    fn of(stmt: &Stmt, names: &Names, division: &dyn Fn(&Stmt) -> Division) -> Option<Triangle> {
         if !has_dynamic_end(stmt) {
             return None;
         }
+        let small = match division(stmt) {
+            Division::Into(small) => Some(small),
+            Division::Whole => None,
+            Division::Untouched => return None,
+        };
         let (loops, body) = chain(stmt);
         let [Stmt::Set { node, index, value }] = body else { return None };
         let mut clipped = loops.iter().filter(|l| !l.hi.is_constant());
@@ -136,13 +164,19 @@ impl Triangle {
         let [clip] = column.hi.clips() else { return None };
         let &[(Var::Loop(row), 1)] = clip.terms() else { return None };
         let rows = loops.iter().find(|l| l.var == row)?.extent()?;
-        let fits = (0..=1).contains(&clip.offset()) && rows >= 2 * SMALL && column.hi.limit >= rows;
+        let fits =
+            (0..=1).contains(&clip.offset()) && rows >= 2 * small.unwrap_or(1) && column.hi.limit >= rows;
         let (column, beyond) = (column.var, clip.offset());
         let (node, index, value) = (*node, index.clone(), value.clone());
         let starts_at_zero = loops.iter().all(|l| l.lo == 0);
         let triangle =
-            Triangle { loops, row, column, rows, beyond, node, index, value, starts_from_zero: false };
+            Triangle { loops, row, column, rows, beyond, node, index, value, small, starts_from_zero: false };
         (fits && starts_at_zero && triangle.keeps_order(names)).then_some(triangle)
+    }
+
+    /// Whether an iteration reads the element that it stores.
+    fn reads_itself(&self) -> bool {
+        walk::parts(&self.value).any(|e| *e == self.own())
     }
 
     fn is_output(&self, var: LoopId) -> bool {
@@ -254,21 +288,21 @@ impl Triangle {
     }
 
     /// The rectangles below the diagonal and the parts on it, in an order that keeps the order of sums.
-    fn parts(&self, names: &mut Names) -> Block {
+    fn parts(&self, small: i64, names: &mut Names) -> Block {
         let mut parts = Block::new();
-        let mut side = SMALL;
+        let mut side = small;
         while 2 * side < self.rows {
             side *= 2;
         }
-        while side >= SMALL {
+        while side >= small {
             let (pairs, rest) = (self.rows / (2 * side), self.rows % (2 * side));
             parts.extend(self.squares(0, pairs, (side, side), names));
             parts.extend(self.squares(pairs, 1, (rest - side, side), names));
             side /= 2;
         }
-        let (blocks, rest) = (self.rows / SMALL, self.rows % SMALL);
-        parts.extend(self.diagonal(0, blocks, SMALL, names));
-        parts.extend(self.diagonal(blocks, 1, rest, names));
+        let (blocks, rest) = (self.rows / small, self.rows % small);
+        parts.extend(self.diagonal([0, blocks], small, small, names));
+        parts.extend(self.diagonal([blocks, 1], rest, small, names));
         if !self.is_output(self.row) {
             parts.reverse();
         }
@@ -290,9 +324,10 @@ impl Triangle {
         }
     }
 
-    /// `count` triangles of `rows` rows, from block `first` on: as squares, if that is possible.
-    fn diagonal(&self, first: i64, count: i64, rows: i64, names: &mut Names) -> Option<Stmt> {
-        let steps = BlockSteps { first, stride: SMALL, below: 0 };
+    /// `count` triangles of `rows` rows, from block `first` of `stride` rows on: as squares, if that is
+    /// possible.
+    fn diagonal(&self, [first, count]: [i64; 2], rows: i64, stride: i64, names: &mut Names) -> Option<Stmt> {
+        let steps = BlockSteps { first, stride, below: 0 };
         if self.fills_squares(names) {
             return self.by_element(self.blocked((count, rows), rows.into()), steps, names);
         }
