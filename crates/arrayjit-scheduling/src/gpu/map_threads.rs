@@ -8,8 +8,8 @@ use lowered_ir::verify::limits;
 use super::context::Gpu;
 use super::split_reduction::{OF_THREADS, OF_TILES};
 use super::{
-    accumulation, column_reduction, split_reduction, split_scatter, tensor_cores, thread_per_output,
-    tile_contraction, transpose, workgroup_per_row,
+    accumulation, column_reduction, split_reduction, split_scatter, sum_of_rows, tensor_cores,
+    thread_per_output, tile_contraction, transpose, workgroup_per_row,
 };
 use crate::analysis::nest::{self, Nest};
 use crate::analysis::nodes::is_local;
@@ -57,6 +57,10 @@ fn map_statement(gpu: &mut Gpu, stmt: Stmt) -> Block {
     let stages = split_reduction::split(gpu, &nest).or_else(|| split_scatter::split(gpu, &nest));
     if let Some(stages) = stages {
         return stages.iter().flat_map(|nest| map_nest(gpu, nest)).collect();
+    }
+    if let Some(stages) = sum_of_rows::split(gpu, &nest) {
+        let statements = stages.map(|Nest { loops, body }| nest::wrap(&loops, body));
+        return statements.into_iter().flatten().flat_map(|stmt| map_statement(gpu, stmt)).collect();
     }
     map_nest(gpu, &nest)
 }

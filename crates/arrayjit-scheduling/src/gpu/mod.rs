@@ -18,6 +18,7 @@ pub(crate) mod split_products;
 mod column_reduction;
 mod split_reduction;
 mod split_scatter;
+mod sum_of_rows;
 mod tensor_cores;
 mod thread_per_output;
 mod tile_contraction; // contractions, in tiles in shared memory

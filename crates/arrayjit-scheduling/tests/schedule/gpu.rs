@@ -160,6 +160,25 @@ fn an_optimizer_is_one_kernel() {
     assert_eq!(launches(&schedule).len(), 1);
 }
 
+/// A loss adds what each row reduces to, and computes a logarithm once per row.
+#[test]
+fn sums_of_rows_are_two_passes() {
+    let schedule = scheduled(
+        "routine @loss fast {
+           node %0 \"x\" f32[40, 12] on_device
+           node %1 \"z\" f32[40] on_device
+           node %2 \"loss\" f32[2] on_device
+           for i0 in 0..40 {
+             declare l0 f32[] register
+             l0 := log(%1[i0])
+             for i1 in 0..12 { %2[1] := %2[1] + (%0[i0, i1] - l0) }
+           }
+         }",
+    );
+    let first = launches(&schedule)[0];
+    assert!(schedule.calls().len() == 2 && first.0 * u64::from(first.1) >= 40, "{:?}", launches(&schedule));
+}
+
 /// The gradient of an embedding: rows of a batch are added at computed places, in parts.
 #[test]
 fn sums_at_computed_places_are_split() {
