@@ -2,6 +2,11 @@
 //! long. This needs no GPU.
 
 use arrayjit::Compiled;
+use arrayjit_tensor::{
+    DType, Graph, ModelState, Params,
+    nn::{Linear, Module, TransformerEncoderLayer},
+    optim::{AdamW, OptimizerState},
+};
 use codegen_core::Payload;
 use codegen_ptx::Target;
 
@@ -84,5 +89,44 @@ fn a_layer_over_sizes_has_the_kernels_for_its_greatest_sizes() {
             constant.threads,
             constant.work
         );
+    }
+}
+
+/// The floating-point operations of all kernels, and of those on tensor cores.
+fn operations(compiled: &Compiled) -> [f64; 2] {
+    let mut sums = [0.0; 2];
+    for code in compiled.codes() {
+        let Payload::Ptx(module) = code.artifact().payload() else { panic!("a kernel that is not PTX") };
+        let text = module.text().to_string();
+        for (launch, kernel) in module.launches().iter().zip(code.artifact().kernels()) {
+            let begin = text.find(&format!(".entry {}(", launch.entry)).unwrap();
+            let body = text[begin..].split(".visible").next().unwrap();
+            sums[0] += kernel.cost.flops;
+            sums[1] += if body.contains("mma") { kernel.cost.flops } else { 0.0 };
+        }
+    }
+    sums
+}
+
+/// Mixed precision by the tensor API: products, those of gradients too, run on tensor cores, but for the
+/// products of attention, whose weights are in f32.
+#[test]
+fn a_layer_in_bf16_trains_on_tensor_cores() {
+    let backend = machine_code::backend("layer", Target::Sm90a);
+    let params = Params::new(1).with_dtype(DType::Bf16);
+    let layer = TransformerEncoderLayer::builder(&params.sub("layer"), 768, 12).dropout(0.0).build().unwrap();
+    let head = Linear::new(&params.sub("head"), 768, 1024).unwrap();
+    let weights = ModelState::new(&backend, &params).unwrap();
+    let graph = Graph::for_training();
+    graph.narrow_gradients(true);
+    let x = graph.input("x", [8, 128, 768], DType::Bf16).unwrap();
+    let labels = graph.input("labels", [8, 128], DType::I32).unwrap();
+    let loss = head.forward(&layer.forward(&x).unwrap()).unwrap().cross_entropy(&labels).unwrap();
+    AdamW::new(0.001).update(&loss, &OptimizerState::new(&weights)).unwrap();
+    let compiled = graph.compile(&weights, &[&loss]).unwrap();
+    let [all, on_cores] = operations(compiled.compiled());
+    assert!(on_cores > 0.93 * all, "{on_cores} of {all} operations");
+    for Kernel { name, threads, work } in kernels(compiled.compiled()) {
+        assert!(threads >= ENOUGH_THREADS || work <= MOST_WORK, "{name}: {threads} threads, {work:.0} each");
     }
 }

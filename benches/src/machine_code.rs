@@ -93,15 +93,20 @@ pub(crate) fn compiled(case: &Case, target: Target) -> Compiled {
     compiled_text(case.name, &case.text, &nodes, target)
 }
 
-/// A text compiled for a GPU without one. `name` is for messages.
-pub(crate) fn compiled_text(name: &str, text: &str, nodes: &[TensorNode], target: Target) -> Compiled {
+/// A backend that compiles for a GPU without one. `name` is for messages.
+pub(crate) fn backend(name: &str, target: Target) -> Backend {
     let codegen = Arc::new(ptx(target, PtxOptions::default()));
     let device = Device::new(Arc::new(NullDevice::new()), 0);
     let mut settings = Settings::default();
     settings.narrow_gradients = true;
     let backend = Backend::from_parts("ptx", BackendParts::new(codegen, device), &settings);
-    let backend = backend.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let compiled = backend.compile(text, nodes).unwrap_or_else(|error| panic!("{name}: {error}"));
+    backend.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A text compiled for a GPU without one. `name` is for messages.
+pub(crate) fn compiled_text(name: &str, text: &str, nodes: &[TensorNode], target: Target) -> Compiled {
+    let compiled = backend(name, target).compile(text, nodes);
+    let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(compiled.fallbacks().is_empty(), "{name} falls back");
     compiled
 }
