@@ -188,8 +188,9 @@ impl Graph {
     /// Whether [`Graph::gradients`] round where the graph rounds to f16 or bf16; off by default. The gradient
     /// by a value that an operation rounded is then rounded to the same type, once, from a sum in f32: it
     /// takes half the memory, and on a GPU with tensor cores, products with it run on them. Gradients by
-    /// inputs and parameters stay in f32. In f16, gradients below 6e-8 become 0, so scale the loss. The graph
-    /// of a [`Session`](crate::Session) starts with the setting `narrow_gradients` of its backend.
+    /// inputs and parameters stay in f32. In f16, gradients below 6e-8 become 0, so scale the loss
+    /// ([`LossScale`](crate::optim::LossScale)). The graph of a [`Session`](crate::Session) starts with the
+    /// setting `narrow_gradients` of its backend.
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Graph, Init, Params};
@@ -312,8 +313,8 @@ impl Graph {
         self.state().parts.add_slice(of.node(), slice.node(), axis, part);
     }
 
-    /// The [constants](Graph::constant) with their values, which the nodes have before [`program`](Graph::program)
-    /// runs.
+    /// The [constants](Graph::constant) with their values, which the nodes have before
+    /// [`program`](Graph::program) runs.
     pub fn constants(&self) -> Vec<(TensorNode, Arc<HostArray>)> {
         self.state().constants.clone()
     }

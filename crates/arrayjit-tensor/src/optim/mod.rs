@@ -12,12 +12,14 @@
 //! **Guard.** A step whose loss or gradient is not finite changes no parameter, nor do later steps until
 //! [`OptimizerState::clear_halt`] is called: the parameters are those with which the step began. With
 //! clipping, the same holds for the norm of the gradients. The moments of the guarded steps decay as if their
-//! gradients were zero.
+//! gradients were zero. With a [`LossScale`], gradients that are not finite guard their own step only, while
+//! the scale can be halved.
 
 mod adam; // Adam and AdamW
 mod group; // parameters with options of their own
 mod layer_wise; // LAMB and Adafactor
 mod lion; // Lion
+mod loss_scale; // factors of losses
 mod muon; // Muon
 mod root_mean_square; // RMSprop and Adagrad
 mod rule; // the update of one parameter
@@ -36,6 +38,7 @@ pub use self::{
     adam::{Adam, AdamRule, AdamW, AdamWRule},
     layer_wise::{Adafactor, AdafactorRule, Lamb, LambRule},
     lion::{Lion, LionRule},
+    loss_scale::LossScale,
     muon::{Muon, MuonRule},
     root_mean_square::{Adagrad, AdagradRule, RmsProp, RmsPropRule},
     rule::{ParameterUpdate, UpdateRule},
@@ -49,6 +52,7 @@ use crate::{
     operand::{Argument, TensorOperand, number},
     optim::{
         group::{ParameterGroup, UpdateOptions},
+        loss_scale::multiplied,
         state::average_name,
     },
     options::options,
@@ -74,6 +78,7 @@ pub struct Optimizer<R> {
     groups: Vec<ParameterGroup>,
     clip_norm: Option<f64>,
     average: Option<f64>,
+    loss_scale: Option<LossScale>,
 }
 
 impl<R: UpdateRule> Optimizer<R> {
@@ -100,7 +105,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// ```
     pub fn with_rule(rule: R, rate: f64) -> Optimizer<R> {
         let options = UpdateOptions { rule, rate, schedule: Schedule::constant() };
-        Optimizer { options, groups: Vec::new(), clip_norm: None, average: None }
+        Optimizer { options, groups: Vec::new(), clip_norm: None, average: None, loss_scale: None }
     }
 
     options! {
@@ -112,6 +117,8 @@ impl<R: UpdateRule> Optimizer<R> {
         /// and begins with the values after the first step. See [`OptimizerState::average`] and
         /// [`Session::averages`](crate::Session::averages).
         average: f64 => average;
+        /// Scales the loss, so that gradients in f16 do not vanish.
+        loss_scale: LossScale => loss_scale;
     }
 
     /// The optimizer without the type of its rule.
@@ -119,8 +126,8 @@ impl<R: UpdateRule> Optimizer<R> {
     where
         R: 'static,
     {
-        let Optimizer { options, groups, clip_norm, average } = self;
-        Optimizer { options: options.shared(), groups, clip_norm, average }
+        let Optimizer { options, groups, clip_norm, average, loss_scale } = self;
+        Optimizer { options: options.shared(), groups, clip_norm, average, loss_scale }
     }
 
     /// The position of the group of the parameter of that name, if it belongs to one.
@@ -211,7 +218,7 @@ impl<R: UpdateRule> Optimizer<R> {
         let by: Vec<_> = parameters.iter().collect();
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
-        let gradients = graph.reached_gradients(call, loss, &by)?;
+        let gradients = self.gradients(call, loss, &by, state)?;
         let reached = parameters.into_iter().zip(gradients).filter(|(_, (_, is_reached))| *is_reached);
         let gradients: Vec<_> = reached.map(|(parameter, (gradient, _))| (parameter, gradient)).collect();
         if gradients.is_empty() {
@@ -220,6 +227,26 @@ impl<R: UpdateRule> Optimizer<R> {
         let all: Vec<Tensor> = gradients.iter().map(|(_, gradient)| gradient.clone()).collect();
         let norm = self.global_norm(call, graph, &all)?;
         self.apply(call, (loss, &norm), &gradients, state)
+    }
+
+    /// The gradients of a loss, each with whether the loss depends on the parameter: those of the scaled
+    /// loss, divided by the scale.
+    pub(crate) fn gradients(
+        &self,
+        call: Call,
+        loss: &Tensor,
+        by: &[&dyn TensorOperand],
+        state: &OptimizerState,
+    ) -> Result<Vec<(Tensor, bool)>> {
+        let graph = loss.graph();
+        let Some(loss_scale) = &self.loss_scale else { return graph.reached_gradients(call, loss, by) };
+        let scale = loss_scale.current(call, graph, state)?;
+        let scaled = multiplied(call, loss, &scale, false)?;
+        let gradients = graph.reached_gradients(call, &scaled, by)?.into_iter();
+        let unscaled = |(gradient, is_reached): (Tensor, bool)| {
+            Ok((multiplied(call, &gradient, &scale, true)?, is_reached))
+        };
+        gradients.map(unscaled).collect()
     }
 
     /// The norm of all gradients, in f32; without a limit, a value that is finite only if all elements are.
@@ -241,8 +268,8 @@ impl<R: UpdateRule> Optimizer<R> {
         gradient.graph().result(call, &inputs, |y| format!("{sum}\n{y} := f32(max(s, 0))"))
     }
 
-    /// Adds the updates of parameters by their gradients to the graph of the loss. Returns 1 if the step is
-    /// not guarded, else 0.
+    /// Adds the updates of parameters by their gradients to the graph of the loss. Returns 1 if the step
+    /// changes parameters or only its scale was too large, else 0.
     pub(crate) fn apply(
         &self,
         call: Call,
@@ -252,7 +279,7 @@ impl<R: UpdateRule> Optimizer<R> {
     ) -> Result<Tensor> {
         let graph = loss.graph();
         self.check(call, graph)?;
-        let is_finite = is_finite(call, loss, norm, state)?;
+        let is_finite = self.is_finite(call, loss, norm, state)?;
         let count = graph.result(call, &[], |y| format!("{y} := f32(@step + 1) where {STEP}"))?;
         let mut rates: BTreeMap<Option<usize>, Tensor> = BTreeMap::new();
         for (parameter, gradient) in gradients {
@@ -267,7 +294,11 @@ impl<R: UpdateRule> Optimizer<R> {
             rule.update(&ParameterUpdate { call, rule: name, parameter, gradient, rate, count, state })?;
             self.update_average(call, (graph, count), parameter, state)?;
         }
-        Ok(is_finite)
+        if self.loss_scale.is_none() {
+            return Ok(is_finite);
+        }
+        let halted = state.halted()?;
+        graph.result(call, &[("halted", Argument::Parameter(&halted))], |y| format!("{y} := 1 - halted[]"))
     }
 
     /// Adds statements that move the mean of the values of a parameter towards the new ones.
@@ -322,6 +353,7 @@ impl<R: UpdateRule> Optimizer<R> {
     fn check(&self, call: Call, graph: &Graph) -> Result<()> {
         self.options.check(call, graph)?;
         self.groups.iter().try_for_each(|group| group.options.check(call, graph))?;
+        self.loss_scale.iter().try_for_each(|scale| scale.check(call, graph))?;
         let is_limit = |limit: f64| limit > 0.0 && limit.is_finite();
         if let Some(limit) = self.clip_norm.filter(|&limit| !is_limit(limit)) {
             return Err(graph.fail(call, misfit("clip_norm", limit, "a finite number above 0")));
@@ -332,6 +364,32 @@ impl<R: UpdateRule> Optimizer<R> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// 1 if the loss and the norm are finite and no earlier step halted, else 0.
+    fn is_finite(&self, call: Call, loss: &Tensor, norm: &Tensor, state: &OptimizerState) -> Result<Tensor> {
+        let halted = state.halted()?;
+        let loss = loss.reshape(&[])?;
+        let inputs = [
+            ("loss", Argument::Tensor(&loss)),
+            ("norm", Argument::Tensor(norm)),
+            ("halted", Argument::Parameter(&halted)),
+        ];
+        let within = |value: &str| format!("abs({value}) <= 3.4e38");
+        let wide = if loss.dtype() == DType::F64 { "loss[]" } else { "f32(loss[])" };
+        let (loss_within, norm_within) = (within(wide), within("norm[]"));
+        let condition = format!("and(halted[] == 0, and({loss_within}, {norm_within}))");
+        let graph = loss.graph();
+        let is_finite = graph.result(call, &inputs, |y| format!("{y} := i32({condition})"))?;
+        match &self.loss_scale {
+            Some(scale) => scale.update(call, (&loss, &loss_within), &is_finite, state)?,
+            None => {
+                let inputs =
+                    [("is_finite", Argument::Tensor(&is_finite)), ("halted", Argument::Parameter(&halted))];
+                graph.emit(call, "halted[] := 1 - is_finite[]", &inputs, &[])?;
+            }
+        }
+        Ok(is_finite)
     }
 
     /// The clipped gradient; 0 in a guarded step.
@@ -377,26 +435,6 @@ pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> 
     }
     let inputs = [("total", Argument::Tensor(&total))];
     graph.result(call, &inputs, |y| format!("{y} := sqrt(total[])"))
-}
-
-/// 1 if the loss and the norm are finite and no earlier step halted, else 0.
-fn is_finite(call: Call, loss: &Tensor, norm: &Tensor, state: &OptimizerState) -> Result<Tensor> {
-    let halted = state.halted()?;
-    let loss = loss.reshape(&[])?;
-    let inputs = [
-        ("loss", Argument::Tensor(&loss)),
-        ("norm", Argument::Tensor(norm)),
-        ("halted", Argument::Parameter(&halted)),
-    ];
-    let within = |value: &str| format!("abs({value}) <= 3.4e38");
-    let wide = if loss.dtype() == DType::F64 { "loss[]" } else { "f32(loss[])" };
-    let (loss_within, norm_within) = (within(wide), within("norm[]"));
-    let condition = format!("and(halted[] == 0, and({loss_within}, {norm_within}))");
-    let graph = loss.graph();
-    let is_finite = graph.result(call, &inputs, |y| format!("{y} := i32({condition})"))?;
-    let inputs = [("is_finite", Argument::Tensor(&is_finite)), ("halted", Argument::Parameter(&halted))];
-    graph.emit(call, "halted[] := 1 - is_finite[]", &inputs, &[])?;
-    Ok(is_finite)
 }
 
 fn no_parameter(call: Call, graph: &Graph) -> TensorError {

@@ -11,6 +11,9 @@ use crate::{
 /// The name of the flag that guards steps.
 const HALTED: &str = "halted";
 
+/// The name of the array that has the scale of the next loss; 0 before the first step.
+pub(super) const LOSS_SCALE: &str = "loss_scale";
+
 /// The name of the array that has the mean of the values of a parameter.
 pub(super) fn average_name(parameter: &Parameter) -> String {
     format!("average.{}", parameter.name())
@@ -70,6 +73,16 @@ impl OptimizerState {
     /// An error of the device.
     pub fn is_halted(&self) -> Result<bool> {
         Ok(self.weights.get(&self.halted()?)?.values() != [0.0])
+    }
+
+    /// The scale of the next step's loss, of an optimizer with a [`LossScale`](super::LossScale) that has taken
+    /// a step.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn loss_scale(&self) -> Result<Option<f64>> {
+        let scale = self.arrays.get(LOSS_SCALE).map(|scale| self.weights.get(&scale)).transpose()?;
+        Ok(scale.and_then(|scale| scale.values().first().copied()).filter(|&scale| scale > 0.0))
     }
 
     /// Lets later steps change parameters again after a step whose loss was not finite.

@@ -167,7 +167,8 @@ impl<'a> StepBuilder<'a> {
         let by: Vec<_> = parameters.iter().collect();
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
-        let gradients = graph.gradients(&loss, &by)?;
+        let gradients = core.optimizer.gradients(call, &loss, &by, &core.state)?;
+        let gradients: Vec<Tensor> = gradients.into_iter().map(|(gradient, _)| gradient).collect();
         let owned = core.owned_parameters();
         let owner = |parameter: &Parameter, owned: &[(Parameter, usize)]| {
             owned.iter().find(|(other, _)| other == parameter).map_or(0, |(_, owner)| *owner)

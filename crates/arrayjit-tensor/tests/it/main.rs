@@ -12,6 +12,7 @@ mod gradients;
 mod half;
 mod hostile;
 mod lora;
+mod loss_scale;
 mod modules;
 mod non_finite;
 mod operations;
