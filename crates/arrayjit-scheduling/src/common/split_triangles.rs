@@ -50,7 +50,7 @@ pub(crate) enum Division {
     Into(i64),
     /// It stays whole, perhaps without its zeros.
     Whole,
-    /// It stays as it is, and so does all before it.
+    /// It stays as it is, and so do the zeros before it.
     Untouched,
 }
 

@@ -1,6 +1,6 @@
-//! Products below a diagonal, such as the scores of earlier positions and the sums over these, are divided into
-//! products of squares: see [`split_triangles`](crate::common::split_triangles). Threads share a square in
-//! tiles of shared memory, or tensor cores take it; a thread of a triangle has an end of its own.
+//! Products below a diagonal, such as the scores of earlier positions and the sums over these, are divided
+//! into products of squares: see [`split_triangles`](crate::common::split_triangles). Threads share a square
+//! in tiles of shared memory, or tensor cores take it; a thread of a triangle has an end of its own.
 //!
 //! Attention that becomes one kernel ([`fuse_attention`]) stays as it is. Whether it does is known later,
 //! so the passes up to there run on a copy of the routine.

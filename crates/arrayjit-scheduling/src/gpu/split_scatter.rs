@@ -1,9 +1,9 @@
 //! Split scatters: a sum at computed places, such as the gradient of an embedding, runs in parts.
 //!
-//! `scatter + T[{ids[t]}, c] := x[t, c]` adds in the order of `t`, with one thread for each `c`: any two steps
-//! may meet in one element. In class `Fast`, the steps are cut into chunks with an array of sums each,
-//! `scatter + part[g, {ids[t]}, c] := x[t, c]` for `t` of chunk `g`, and `T[v, c] := T[v, c] + (part[0, v, c] +
-//! part[1, v, c] + …)` follows. The order of the additions depends on sizes only.
+//! `scatter + T[{ids[t]}, c] := x[t, c]` adds in the order of `t`, with one thread for each `c`: any two
+//! steps may meet in one element. In class `Fast`, the steps are cut into chunks with an array of sums each,
+//! `scatter + part[g, {ids[t]}, c] := x[t, c]` for `t` of chunk `g`, and `T[v, c] := T[v, c] + (part[0, v, c]
+//! + part[1, v, c] + …)` follows. The order of the additions depends on sizes only.
 
 use lowered_ir::ir::{Affine, BinaryOp, Expr, Indices, NodeRef, Space, Stmt, walk};
 use smallvec::smallvec;

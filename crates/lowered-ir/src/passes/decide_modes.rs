@@ -10,8 +10,8 @@
 //! 2. a node that is read and never set, or read before it is set, is an input: materialized;
 //! 3. a node that is set and not read afterwards is an output: materialized, unless the user said otherwise;
 //! 4. a node computed by a reduction is never virtual, unless `inline_complex_computations`;
-//! 5. with `store_rounded`, a computed node of 16-bit floats is never virtual if products read it, or if it is
-//!    all that reads a reduction, which then need not be stored in the wider type;
+//! 5. with `store_rounded`, a computed node of 16-bit floats is never virtual if products read it, or if it
+//!    is all that reads a reduction, which then need not be stored in the wider type;
 //! 6. a node whose elements are read more often than `max_visits` and are not cheap is never virtual, unless
 //!    it is rematerialized: it has at least `rematerialized_bytes`, several times as many as all that it is
 //!    computed from, and is read from memory a few times as a whole, which takes as long as computing it;
