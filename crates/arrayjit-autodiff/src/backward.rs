@@ -252,8 +252,8 @@ impl<'a> BackwardPass<'a> {
         }
     }
 
-    /// The adjoint of values that accumulations round to 16 bits, rounded to the same type if the program asks
-    /// for it. Conversions of inputs are left out: nothing reads their gradients but the caller.
+    /// The adjoint of values that accumulations round to 16 bits, rounded to the same type if the program
+    /// asks for it. Conversions of inputs are left out: nothing reads their gradients but the caller.
     fn rounded(&mut self, adjoint: &Adjoint, accums: &[&Accum]) -> Result<Option<Adjoint>> {
         let Some(first) = accums.first() else { return Ok(None) };
         let (node, forward) = (&first.lhs, &self.tape.forward);

@@ -195,12 +195,12 @@ impl Graph {
     /// ```
     /// use arrayjit_tensor::{DType, Graph, Init, Params};
     ///
-    /// let params = Params::new(1);
+    /// let params = Params::new(1).with_dtype(DType::Bf16);
     /// let w = params.parameter("w", [16, 16], Init::ONES)?;
     /// let graph = Graph::for_training();
     /// graph.narrow_gradients(true);
     /// let x = graph.input("x", [8, 16], DType::Bf16)?;
-    /// let h = x.matmul(&w.to_dtype(DType::Bf16)?)?; // bf16, with the gradient by it
+    /// let h = x.matmul(&w)?; // in bf16, and so is the gradient by it
     /// let loss = h.to_dtype(DType::F32)?.square()?.mean(..)?;
     /// assert_eq!(graph.gradients(&loss, &[&w])?[0].dtype(), DType::F32);
     /// # Ok::<(), arrayjit_tensor::TensorError>(())

@@ -1,8 +1,8 @@
 //! The program between its text and its loops: a sequence of steps over tensor nodes.
 //!
-//! A front end such as `assignment-text` and the functions of [`builder`](crate::builder) make [`Assignments`],
-//! [`Assignments::then`] joins two of them, and [`lower`](crate::lower::lower) turns them into loops. No
-//! function of this crate settles a memory mode.
+//! A front end such as `assignment-text` and the functions of [`builder`](crate::builder) make
+//! [`Assignments`], [`Assignments::then`] joins two of them, and [`lower`](crate::lower::lower) turns them
+//! into loops. No function of this crate settles a memory mode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub struct Assignments {
     /// A scan that needs more gets the checkpoints that store the fewest.
     pub scan_gradient_bytes: Option<u64>,
     /// Whether gradients round where the program does: the gradient by a value that was rounded from a wider
-    /// type to f16 or bf16 is rounded to that type too, so that it takes half the memory, and products with it
-    /// can run on tensor cores. Contributions to one gradient are summed before.
+    /// type to f16 or bf16 is rounded to that type too, so that it takes half the memory, and products with
+    /// it can run on tensor cores. Contributions to one gradient are summed before.
     pub narrow_gradients: bool,
     /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,

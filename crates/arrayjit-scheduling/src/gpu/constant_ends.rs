@@ -32,8 +32,8 @@ pub(crate) fn constant_ends(routine: &mut LoweredRoutine, workgroups: Workgroups
     routine.body = ends.block(std::mem::take(&mut routine.body));
 }
 
-/// A statement in which every loop that ends at symbols or at another loop has as many iterations as there are
-/// at most, as a measure of its work.
+/// A statement in which every loop that ends at symbols or at another loop has as many iterations as there
+/// are at most, as a measure of its work.
 pub(crate) fn at_most(stmt: &Stmt) -> Stmt {
     let mut stmt = stmt.clone();
     if let Stmt::For { hi, body, .. } = &mut stmt {

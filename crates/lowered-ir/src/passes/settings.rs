@@ -16,8 +16,8 @@ pub struct OptimizeSettings {
     pub inline_simple_computations: bool,
     /// Nodes computed by a reduction are inlined too where [`max_visits`](Self::max_visits) allows.
     pub inline_complex_computations: bool,
-    /// Computed nodes of 16-bit floats that products read, or that round the results of reductions, are stored:
-    /// the target multiplies such numbers faster than wider ones, but only if they come from memory.
+    /// Computed nodes of 16-bit floats that products read, or that round the results of reductions, are
+    /// stored: the target multiplies such numbers faster than wider ones, but only if they come from memory.
     pub store_rounded: bool,
     /// Nodes with an open mode that only this routine uses may do without memory of the device; otherwise all
     /// of them get memory of the device.
