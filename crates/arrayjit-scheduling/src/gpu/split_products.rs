@@ -19,7 +19,7 @@ use crate::common::make_numerics_explicit::make_numerics_explicit;
 use crate::common::propagate_initializers::propagate_initializers;
 use crate::common::split_triangles::{Division, split_triangles};
 
-/// Rows of the triangles that are left: those of a small tile.
+/// A triangle of this many rows, those of a small tile, is not divided.
 const SMALL: i64 = 64;
 
 /// Divides the products of triangles.

@@ -5,7 +5,8 @@
 //! `scatter + part[g, {ids[t]}, c] := x[t, c]` for `t` of chunk `g`, and `T[v, c] := T[v, c] + (part[0, v, c]
 //! + part[1, v, c] + …)` follows. The order of the additions depends on sizes only.
 
-use lowered_ir::ir::{Affine, BinaryOp, Expr, Indices, NodeRef, Space, Stmt, walk};
+use codegen_core::dependence;
+use lowered_ir::ir::{Affine, BinaryOp, Expr, Indices, LocalId, NodeRef, Space, Stmt, walk};
 use smallvec::smallvec;
 
 use crate::analysis::nest::{self, Loop, Nest};
@@ -19,15 +20,20 @@ const ELEMENTS: i64 = 80_000;
 const ENOUGH_THREADS: i64 = 4 * FULL_GPU_THREADS;
 /// The fewest steps of a chunk.
 const STEPS: i64 = 16;
+/// The most elements of all sums together: in f32 they take 256 MiB.
+const MOST_ELEMENTS: i64 = 1 << 26;
 
 /// The passes of a scatter whose steps have few threads: the clearing of the sums, the chunks, and their sum.
 pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
-    let [scatter @ Stmt::SetDynamic { node, op: Some(BinaryOp::Add), .. }] = nest.body.as_slice() else {
+    let [scatter @ Stmt::SetDynamic { node, at, op: Some(BinaryOp::Add), value, .. }] = nest.body.as_slice()
+    else {
         return None;
     };
     let (node, dtype) = (*node, gpu.nodes[node.index()].dtype);
-    // Narrower sums would lose what they add to.
-    if !gpu.fast || dtype.size_bytes() < 4 {
+    let values = [&**at, value].map(|value| Stmt::set_scalar(LocalId(u32::MAX), value.clone()));
+    let reads_sums = dependence::touches(&values).iter().any(|touch| touch.node == node);
+    // Narrower sums would lose what they add to, and a step that reads sums needs those of all steps before.
+    if !gpu.fast || dtype.size_bytes() < 4 || reads_sums {
         return None;
     }
     let (outputs, steps) = gpu.independent(nest);
@@ -35,7 +41,7 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
     let (count, len) = (product(&outputs)?, product(&steps)?);
     let size: i64 = gpu.names.dims(node).iter().map(|&dim| dim as i64).product();
     let best = len.saturating_mul(ELEMENTS).checked_div(size)?.isqrt();
-    let chunks = best.min(ENOUGH_THREADS / count.max(1)).min(len / STEPS);
+    let chunks = best.min(ENOUGH_THREADS / count.max(1)).min(len / STEPS).min(MOST_ELEMENTS / size);
     let (whole, k, chunks) = cut(&steps, chunks)?;
     let len = chunk_length(k.extent()?, chunks);
     let chunks = k.extent().filter(|extent| extent % len == 0)? / len;

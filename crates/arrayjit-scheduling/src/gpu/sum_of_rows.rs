@@ -1,4 +1,5 @@
-//! Sums of rows: an element that adds what each row reduces to gets the rows' results in a second pass.
+//! A sum of rows runs in two passes: an element that adds what each row reduces to gets the rows' results
+//! in the second one.
 //!
 //! ```text
 //! for i { l := log(z[i]); acc := T[]; for j { acc := acc + (x[i, j] - l) }; T[] := acc }
@@ -10,7 +11,8 @@
 //! are independent, and the second pass is a reduction like any other. Class `Fast` only: additions have
 //! another order.
 
-use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, Stmt};
+use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, NodeRef, Space, Stmt};
+use smallvec::smallvec;
 
 use crate::analysis::nest::{self, Nest};
 use crate::analysis::reduction::{combined, nonzero_neutral};
@@ -24,8 +26,8 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<[Nest; 2]> {
     let Reduction { mut before, chain, after } = Reduction::of(nest, gpu).filter(|_| gpu.fast)?;
     let acc = chain.acc;
     let [Stmt::Set { node, index, value }] = after.as_slice() else { return None };
-    let start = Stmt::set_scalar(acc, Expr::Get { node: *node, index: index.clone() });
-    let at = before.iter().position(|stmt| *stmt == start)?;
+    let old = Expr::Get { node: *node, index: index.clone() };
+    let at = before.iter().position(|stmt| *stmt == Stmt::set_scalar(acc, old.clone()))?;
     let is_shared = shared.iter().all(|l| !index.iter().any(|index| index.mentions(l.var)));
     if shared.is_empty()
         || !is_shared
@@ -46,25 +48,17 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<[Nest; 2]> {
 
     let (outputs, inner): (Vec<_>, Vec<_>) =
         nest.loops.iter().cloned().partition(|l| index.iter().any(|index| index.mentions(l.var)));
-    let (sum, declare) = gpu.names.declare(chain.dtype, Default::default(), lowered_ir::ir::Space::Register);
+    let (sum, declare) = gpu.names.declare(chain.dtype, smallvec![], Space::Register);
     let add = combined(chain.op, Expr::local(sum), Expr::Get { node: part, index: place });
-    let mut total: Block = vec![declare, with_local(&start, sum)];
+    let mut total: Block = vec![declare, Stmt::set_scalar(sum, old)];
     total.extend(nest::wrap(&inner, vec![Stmt::set_scalar(sum, add)]));
     total.push(Stmt::Set { node: *node, index: index.clone(), value: Expr::local(sum) });
     Some([gpu.renamed(&nest.loops, rows)?, gpu.renamed(&outputs, total)?])
 }
 
 /// Whether a row reads the element to which it adds anywhere but where the accumulator starts.
-fn reads_again(before: &[Stmt], at: usize, node: lowered_ir::ir::NodeRef, step: &Expr) -> bool {
+fn reads_again(before: &[Stmt], at: usize, node: NodeRef, step: &Expr) -> bool {
     let others = before.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, stmt)| stmt.clone());
     let block: Block = others.chain([Stmt::set_scalar(LocalId(u32::MAX), step.clone())]).collect();
     dependence::touches(&block).iter().any(|touch| touch.node == node)
-}
-
-/// The same store into another scalar.
-fn with_local(store: &Stmt, local: LocalId) -> Stmt {
-    match store {
-        Stmt::SetLocal { value, .. } => Stmt::set_scalar(local, value.clone()),
-        other => other.clone(),
-    }
 }

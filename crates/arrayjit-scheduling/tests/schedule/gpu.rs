@@ -205,6 +205,12 @@ fn sums_at_computed_places_are_split() {
         assert!(kernels == 1 || threads.max() >= Some(48), "{tokens}");
         assert_eq!(launches(&planned(&scatter("strict", tokens))).len(), 1);
     }
+    // A step that reads sums needs those of the steps before.
+    let reads = scatter("fast", 128).replace(":= %2[i0, i1, i2]", ":= %2[i0, i1, i2] * %0[0, i2]");
+    assert_eq!(launches(&scheduled(&reads)).len(), 1);
+    // The parts of a large table would take more memory than the split saves time.
+    let large = scatter("fast", 128).replace("f32[6, 8]", "f32[8388608, 8]");
+    assert_eq!(launches(&planned(&large)).len(), 1);
 }
 
 fn sums(rows: usize, columns: usize, axis: usize, dtype: &str) -> String {
